@@ -1,0 +1,94 @@
+"""One line of passages for the model: documents that are read at the same time share its batches."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from philorag.embedding.protocol import Embedder
+
+    Vector = NDArray[np.float32]
+
+__all__ = ["EmbeddingQueue"]
+
+_BATCH = 32
+
+
+@dataclass(slots=True)
+class _Request:
+    texts: deque[str]
+    done: asyncio.Future[None]
+    vectors: list[Vector] = field(default_factory=list)
+
+
+class EmbeddingQueue:
+    """Embeds passages in batches of up to *batch*, first come first served, outside the event loop."""
+
+    def __init__(self, embedder: Embedder, *, batch: int = _BATCH) -> None:
+        self._embedder = embedder
+        self._batch = batch
+        self._waiting: deque[_Request] = deque()
+        self._worker: asyncio.Task[None] | None = None
+
+    async def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """A vector for each text, in order. Raises `EmbeddingFailed`."""
+        if not texts:
+            return []
+        request = _Request(deque(texts), asyncio.get_running_loop().create_future())
+        self._waiting.append(request)
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.create_task(self._work())
+        try:
+            await request.done
+        finally:
+            request.texts.clear()
+        return request.vectors
+
+    async def close(self) -> None:
+        """Stop after the batch that is under way."""
+        if self._worker is not None:
+            self._worker.cancel()
+            await asyncio.gather(self._worker, return_exceptions=True)
+
+    async def _work(self) -> None:
+        while self._waiting:
+            batch = self._next_batch()
+            if not batch:
+                continue
+            try:
+                vectors = await asyncio.to_thread(self._embedder.embed_passages, [text for _, text in batch])
+            except Exception as error:  # noqa: BLE001 - whatever the provider raises belongs to those who wait for it
+                self._fail(batch, error)
+            else:
+                self._deliver(batch, list(vectors))
+
+    def _next_batch(self) -> list[tuple[_Request, str]]:
+        batch: list[tuple[_Request, str]] = []
+        while self._waiting and len(batch) < self._batch:
+            request = self._waiting[0]
+            while request.texts and len(batch) < self._batch:
+                batch.append((request, request.texts.popleft()))
+            if not request.texts:
+                self._waiting.popleft()
+        return batch
+
+    def _deliver(self, batch: Sequence[tuple[_Request, str]], vectors: Sequence[Vector]) -> None:
+        for (request, _), vector in zip(batch, vectors, strict=True):
+            request.vectors.append(vector)
+        for request in {id(request): request for request, _ in batch}.values():
+            if not request.texts and not request.done.done():
+                request.done.set_result(None)
+
+    def _fail(self, batch: Sequence[tuple[_Request, str]], error: Exception) -> None:
+        for request, _ in batch:
+            request.texts.clear()
+            if not request.done.done():
+                request.done.set_exception(error)

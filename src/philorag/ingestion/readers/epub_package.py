@@ -1,0 +1,196 @@
+"""What an EPUB says of itself: metadata, reading order, navigation and pages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from philorag.ingestion.normalise import normalise_prose
+from philorag.ingestion.readers.assembly import as_date
+from philorag.ingestion.readers.epub_archive import Archive, damaged, parse_xml
+from philorag.ingestion.readers.html_notes import Target, resolve, target_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lxml import etree
+
+__all__ = ["Navigation", "Package", "read_navigation", "read_package"]
+
+_ROLES = {
+    "trl": "translators",
+    "edt": "editors",
+    "ann": "annotators",
+    "aui": "authors_of_introduction",
+    "com": "compilers",
+}
+_PAGE_TYPES = {"text/html", "application/xhtml+xml", "application/x-dtbook+xml"}
+_EPUB_TYPE = "{http://www.idpf.org/2007/ops}type"
+_OPF = "{http://www.idpf.org/2007/opf}"
+_KEPT = ("identifier", "publisher", "source", "subject", "description", "rights")
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    path: str
+    media_type: str
+    properties: frozenset[str]
+
+
+@dataclass
+class Package:
+    """*spine* lists content files in reading order, without the navigation document."""
+
+    spine: list[str] = field(default_factory=list)
+    navigation: str | None = None
+    ncx: str | None = None
+    skipped: set[str] = field(default_factory=set)
+    title: str | None = None
+    authors: tuple[str, ...] = ()
+    date: str | None = None
+    language: str | None = None
+    metadata: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass
+class Navigation:
+    """*titles* by file: depth from 1, and title; *pages* by the place where they begin."""
+
+    titles: dict[str, tuple[int, str]] = field(default_factory=dict)
+    pages: dict[Target, str] = field(default_factory=dict)
+
+
+def read_package(archive: Archive) -> Package:
+    container = parse_xml(archive.read("META-INF/container.xml"), "META-INF/container.xml")
+    rootfile = container.find(".//{*}rootfile")
+    path = rootfile.get("full-path") if rootfile is not None else None
+    if not path:
+        raise damaged("META-INF/container.xml names no package file")
+    opf = parse_xml(archive.read(path), path)
+    package = Package()
+    _read_spine(opf, path, package)
+    _read_metadata(opf, package)
+    return package
+
+
+def _read_spine(opf: etree._Element, path: str, package: Package) -> None:
+    items = {item.get("id", ""): _item(item, path) for item in opf.iterfind("{*}manifest/{*}item")}
+    spine = opf.find("{*}spine")
+    if spine is None:
+        raise damaged("its package file has no reading order")
+    package.navigation = next((item.path for item in items.values() if "nav" in item.properties), None)
+    ncx = items.get(spine.get("toc", ""))
+    package.ncx = ncx.path if ncx else None
+    for reference in spine.iterfind("{*}itemref"):
+        item = items.get(reference.get("idref", ""))
+        if item and item.media_type in _PAGE_TYPES and item.path != package.navigation:
+            package.spine.append(item.path)
+    for reference in opf.iterfind("{*}guide/{*}reference"):
+        if reference.get("type", "").lower() in {"cover", "toc", "title-page", "copyright-page"}:
+            package.skipped.add(resolve(path, unquote(reference.get("href", "").partition("#")[0])))
+    package.spine = list(dict.fromkeys(package.spine))
+
+
+def _item(item: etree._Element, base: str) -> _Item:
+    href = item.get("href", "")
+    path = resolve(base, unquote(href.partition("#")[0])) if "://" not in href else ""
+    if path.startswith("../") or "\\" in path or "\x00" in path:
+        raise damaged("its manifest points outside the archive")
+    return _Item(path, item.get("media-type", "").lower(), frozenset(item.get("properties", "").split()))
+
+
+def _read_metadata(opf: etree._Element, package: Package) -> None:
+    metadata = opf.find("{*}metadata")
+    if metadata is None:
+        return
+    package.title = next(iter(_values(metadata, "title")), None)
+    package.language = next(iter(_values(metadata, "language")), None)
+    package.date = _publication_date(metadata)
+    roles = dict(_people(metadata))
+    package.authors = tuple(name for name, role in roles.items() if "aut" in role)
+    for code, key in _ROLES.items():
+        names = [name for name, role in roles.items() if code in role and "aut" not in role]
+        if names:
+            package.metadata[key] = names
+    for name in _KEPT:
+        values = _values(metadata, name)
+        if values:
+            package.metadata[name] = values[0] if len(values) == 1 else values
+
+
+def _values(metadata: etree._Element, name: str) -> list[str]:
+    texts = (normalise_prose("".join(node.itertext())) for node in metadata.iterfind(f".//{{*}}{name}"))
+    return [text for text in texts if text]
+
+
+def _people(metadata: etree._Element) -> Iterator[tuple[str, set[str]]]:
+    """Names with their MARC relator codes; a creator without a role is an author."""
+    refined: dict[str, set[str]] = {}
+    for meta in metadata.iterfind(".//{*}meta[@refines]"):
+        if meta.get("property") == "role":
+            refined.setdefault(meta.get("refines", "").lstrip("#"), set()).add((meta.text or "").strip().lower())
+    for tag, default in (("creator", {"aut"}), ("contributor", set[str]())):
+        for node in metadata.iterfind(f".//{{*}}{tag}"):
+            name = normalise_prose("".join(node.itertext()))
+            attribute = (node.get(f"{_OPF}role") or "").lower()
+            roles = refined.get(node.get("id", ""), set()) | ({attribute} if attribute else set())
+            if name:
+                yield name, roles or default
+
+
+def _publication_date(metadata: etree._Element) -> str | None:
+    nodes = list(metadata.iterfind(".//{*}date"))
+    events = {node.get(f"{_OPF}event", ""): as_date("".join(node.itertext())) for node in reversed(nodes)}
+    return next((events[event] for event in ("original-publication", "publication", "") if events.get(event)), None)
+
+
+def read_navigation(archive: Archive, package: Package) -> Navigation:
+    """From the EPUB 3 navigation document, else the NCX of EPUB 2; none is no error."""
+    navigation = Navigation()
+    if package.navigation and package.navigation in archive:
+        _read_nav(parse_xml(archive.read(package.navigation), package.navigation), package.navigation, navigation)
+    if not navigation.titles and package.ncx and package.ncx in archive:
+        _read_ncx(parse_xml(archive.read(package.ncx), package.ncx), package.ncx, navigation)
+    return navigation
+
+
+def _read_nav(root: etree._Element, base: str, navigation: Navigation) -> None:
+    for nav in root.iter("{*}nav"):
+        types = (nav.get(_EPUB_TYPE) or nav.get("role") or "").split()
+        for link in nav.iter("{*}a"):
+            href, title = link.get("href", ""), normalise_prose("".join(link.itertext()))
+            if "toc" in types or "doc-toc" in types:
+                depth = sum(1 for parent in link.iterancestors("{*}ol"))
+                _add_title(navigation, base, href, depth, title)
+            elif "page-list" in types or "doc-pagelist" in types:
+                _add_page(navigation, base, href, title)
+
+
+def _read_ncx(root: etree._Element, base: str, navigation: Navigation) -> None:
+    for point in root.iter("{*}navPoint"):
+        depth = 1 + sum(1 for parent in point.iterancestors("{*}navPoint"))
+        _add_title(navigation, base, _ncx_source(point), depth, _ncx_label(point))
+    for page in root.iter("{*}pageTarget"):
+        _add_page(navigation, base, _ncx_source(page), _ncx_label(page) or page.get("value", ""))
+
+
+def _ncx_source(point: etree._Element) -> str:
+    content = point.find("{*}content")
+    return content.get("src", "") if content is not None else ""
+
+
+def _ncx_label(point: etree._Element) -> str:
+    return normalise_prose(point.findtext("{*}navLabel/{*}text") or "")
+
+
+def _add_title(navigation: Navigation, base: str, href: str, depth: int, title: str) -> None:
+    file = resolve(base, unquote(href.partition("#")[0]))
+    if title:
+        navigation.titles.setdefault(file, (max(1, depth), title))
+
+
+def _add_page(navigation: Navigation, base: str, href: str, label: str) -> None:
+    target = target_of(href, base)
+    if target and label:
+        navigation.pages.setdefault(target, label)

@@ -1,0 +1,26 @@
+"""Logging. Everything goes to standard error or to the operator's file; standard output belongs to the protocol."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from philorag.settings import Settings
+
+__all__ = ["configure_logging"]
+
+_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+def configure_logging(settings: Settings) -> None:
+    """Send every log record of this process to the operator's file or to standard error."""
+    handler: logging.Handler = logging.StreamHandler(sys.stderr)
+    if settings.log_file is not None:
+        settings.log_file.parent.mkdir(parents=True, exist_ok=True)
+        handler = logging.FileHandler(settings.log_file, encoding="utf-8")
+    handler.setFormatter(logging.Formatter(_FORMAT))
+    logging.basicConfig(level=settings.log_level, handlers=[handler], force=True)
+    for noisy in ("mcp", "alembic", "sqlalchemy", "fastmcp"):
+        logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLevelName(settings.log_level)))
