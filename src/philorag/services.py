@@ -29,6 +29,8 @@ __all__ = ["Services", "chunk_limits"]
 
 _LOCAL_LIMITS = ChunkLimits(size=256, overlap=32)
 _READERS = 2
+# What a model adds to a passage: its prefix and its special tokens, with room to spare.
+_PREFIX_ROOM = 32
 _MEGABYTE = 1 << 20
 
 
@@ -38,10 +40,11 @@ def chunk_limits(settings: Settings, embedder: Embedder) -> ChunkLimits:
     overlap = min(_LOCAL_LIMITS.overlap, size - 1) if settings.chunk_overlap is None else settings.chunk_overlap
     if overlap >= size:
         raise ConfigurationError(f"CHUNK_OVERLAP ({overlap}) must be smaller than CHUNK_SIZE ({size}).")
-    if size > embedder.longest_passage:
+    longest = embedder.max_tokens - _PREFIX_ROOM
+    if size > longest:
         raise ConfigurationError(
             f"CHUNK_SIZE ({size}) is more than the model {embedder.space.model} can take: at most "
-            f"{embedder.longest_passage} tokens."
+            f"{longest} tokens."
         )
     return ChunkLimits(size=size, overlap=overlap)
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from philorag.embedding.queue import EmbeddingQueue
 from philorag.errors import EmbeddingFailed
@@ -17,7 +20,6 @@ from philorag.storage.repositories.chunks import MissingVectors, not_among
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from philorag.embedding.protocol import Embedder
@@ -78,9 +80,12 @@ class DocumentPipeline:
         require_space(space, self._embedder)
         return space
 
-    async def store(self, caller: Caller, fields: DocumentFields, document: ReadDocument) -> StoredDocument:
+    async def store(
+        self, caller: Caller, fields: DocumentFields, document: ReadDocument, *, unit_length: bool = False
+    ) -> StoredDocument:
         """Store *document* under *fields*, which win over what it declares of itself.
 
+        With *unit_length* new vectors are scaled to length 1.
         Raises `EmbeddingFailed`, `PermissionDenied` when another tool made the document, `DatabaseUnavailable`.
         """
         space = await self.space(caller)
@@ -91,18 +96,26 @@ class DocumentPipeline:
         )
         language = language_of(composition.content[:_LANGUAGE_SAMPLE], declared)
         fields = replace(_completed(fields, document), language=fields.language or language, pipeline_version=self.version)
-        return await self._store_chunks(caller, fields, composition.content, chunks, space)
+        return await self._store_chunks(caller, fields, composition.content, chunks, space, unit_length=unit_length)
 
     async def close(self) -> None:
         await self._queue.close()
 
     async def _store_chunks(
-        self, caller: Caller, fields: DocumentFields, content: str, chunks: Sequence[NewChunk], space: EmbeddingSpace
+        self,
+        caller: Caller,
+        fields: DocumentFields,
+        content: str,
+        chunks: Sequence[NewChunk],
+        space: EmbeddingSpace,
+        *,
+        unit_length: bool,
     ) -> StoredDocument:
         vectors: dict[int, NDArray[np.float32]] = {}
         for _ in range(_ATTEMPTS):
             missing = [position for position in await self._fresh(caller, fields, chunks) if position not in vectors]
-            vectors |= zip(missing, await self._queue.embed([chunks[p].text for p in missing]), strict=True)
+            embedded = await self._queue.embed([chunks[position].text for position in missing])
+            vectors |= zip(missing, map(_unit, embedded) if unit_length else embedded, strict=True)
             try:
                 async with self._database.unit_of_work(caller) as work:
                     saved = await work.documents.save(fields, content)
@@ -132,7 +145,7 @@ def _completed(fields: DocumentFields, document: ReadDocument) -> DocumentFields
         date = None
     return replace(
         fields,
-        title=fields.title or document.title,
+        title=fields.title or document.title or _named_after(fields),
         authors=fields.authors or document.authors,
         publication_date=fields.publication_date or date,
         tags=fields.tags or tags,
@@ -144,3 +157,12 @@ def _completed(fields: DocumentFields, document: ReadDocument) -> DocumentFields
 def _names(value: object) -> tuple[str, ...]:
     values = value.split(",") if isinstance(value, str) else value if isinstance(value, list | tuple) else ()
     return tuple(name.strip() for name in values if isinstance(name, str) and name.strip())
+
+
+def _named_after(fields: DocumentFields) -> str | None:
+    return PurePosixPath(fields.path).stem if fields.path else None
+
+
+def _unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:
+    length = float(np.linalg.norm(vector))
+    return vector / length if length else vector

@@ -115,14 +115,17 @@ class IngestService:
         return await self._pipeline.store(caller, replace(fields, source=_state(read)), read.document)
 
     async def ingest_text(
-        self, caller: Caller, text: str, suffix: str, fields: DocumentFields
+        self, caller: Caller, text: str, suffix: str, fields: DocumentFields, *, unit_length: bool = False
     ) -> StoredDocument:
-        """Ingest *text*, read as a file whose name ends in *suffix* (`.md`, `.html` or `.txt`)."""
+        """Ingest *text*, read as a file whose name ends in *suffix* (`.md`, `.html` or `.txt`).
+
+        With *unit_length* its vectors are scaled to length 1 before they are stored.
+        """
         with tempfile.TemporaryDirectory(prefix="philorag-") as folder:
             path = Path(folder) / f"text{suffix}"
             await asyncio.to_thread(path.write_text, text, encoding="utf-8")
             read = await self._readers.read(path)
-        return await self._pipeline.store(caller, fields, read.document)
+        return await self._pipeline.store(caller, fields, read.document, unit_length=unit_length)
 
     async def _ingest(
         self,
@@ -253,8 +256,6 @@ class IngestService:
             source=_state(read),
             metadata={"media_type": read.document.media_type},
         )
-        if read.document.title is None:
-            fields = replace(fields, title=file.path.stem)
         return await self._pipeline.store(caller, fields, read.document)
 
     async def _tidy(self, caller: Caller, counts: IngestCounts) -> None:

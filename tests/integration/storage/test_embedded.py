@@ -74,12 +74,6 @@ def end_server(storage: Path) -> None:
     until(lambda: not any(str(storage) in " ".join(p.info["cmdline"] or []) for p in psutil.process_iter(["cmdline"])))
 
 
-def clean_up(home: Path, storage: Path) -> None:
-    end_server(storage)
-    for folder in {home, storage}:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 Running = tuple[EmbeddedPostgres, ConnectionParameters]
 
 
@@ -88,7 +82,9 @@ def data_folder(parent: Path) -> Iterator[Path]:
     path = parent / "home"
     yield path
     storage = _places.SERVICE_ROOT / _places._key(path.resolve()) if IS_ROOT else path
-    clean_up(path, storage)
+    end_server(storage)
+    for folder in {path, storage}:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
@@ -275,16 +271,16 @@ def test_the_password_stays_private(server: Running) -> None:
     assert parameters.password not in repr(parameters)
 
 
-def test_no_tcp(server: Running) -> None:
+async def test_no_tcp(server: Running) -> None:
     """Nothing listens on a network address."""
-    postmaster = psutil.Process(server[0].pid)
-    listening = [
-        connection.laddr
-        for process in (postmaster, *postmaster.children())
-        for connection in process.net_connections(kind="inet")
-        if connection.status == psutil.CONN_LISTEN
-    ]
-    assert listening == []
+    database, parameters = server
+    assert await ask(parameters, "SHOW listen_addresses") == [""]
+    postmaster = psutil.Process(database.pid)
+    try:
+        found = [c for p in (postmaster, *postmaster.children()) for c in p.net_connections(kind="inet")]
+    except psutil.AccessDenied:
+        pytest.skip("a container's root may not look at another account's connections")
+    assert [c.laddr for c in found if c.status == psutil.CONN_LISTEN] == []
 
 
 def test_socket_and_cluster_have_private_modes(server: Running) -> None:
@@ -385,8 +381,9 @@ async def test_awkward_path(ordinary_folder: Path) -> None:
 
 async def test_plain_spaces_keep_the_socket_at_home(ordinary_folder: Path) -> None:
     """A path that every client understands holds the socket itself."""
-    with ordinary_member(ordinary_folder / "My Library") as member:
-        assert member.parameters["host"] == str(ordinary_folder / "My Library" / "run")
+    home = ordinary_folder / "My Library"
+    with ordinary_member(home) as member:
+        assert member.parameters["host"] == f"{home}/run"
         assert await ask(member.parameters, "SELECT 1") == [1]
 
 
@@ -496,10 +493,8 @@ async def test_programs_are_copied_once(tmp_path: Path, home: Path, service_root
 @needs_root
 def test_a_shared_service_root_is_refused(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Root does not put a cluster into a folder that others can write to."""
-    folder = tmp_path / "shared"
-    folder.mkdir()
-    folder.chmod(0o777)
-    monkeypatch.setattr(_places, "SERVICE_ROOT", folder)
+    tmp_path.chmod(0o777)
+    monkeypatch.setattr(_places, "SERVICE_ROOT", tmp_path)
     with pytest.raises(ConfigurationError, match="0711"):
         EmbeddedPostgres(home).start()
 

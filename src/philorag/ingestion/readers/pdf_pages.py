@@ -23,8 +23,8 @@ _HEADING_SIZE = 1.1
 _READ = 0.95
 _BETWEEN = 0.8
 _ALONE = re.compile(
-    r"[\[(—–\-\s]*(?:p(?:age|\.)?\s*)?(\d{1,4}|[ivxlcdm]{1,9})(?:\s*(?:of|/)\s*\d+)?[\])—–\-\s.]*",
-    re.IGNORECASE,  # noqa: RUF001
+    r"[\[(\u2014\u2013\-\s]*(?:p(?:age|\.)?\s*)?(\d{1,4}|[ivxlcdm]{1,9})(?:\s*(?:of|/)\s*\d+)?[\])\u2014\u2013\-\s.]*",
+    re.IGNORECASE,
 )
 _AT_AN_END = re.compile(r"(\d{1,4})\s+\D.*|.*\D\s+(\d{1,4})")
 _NUMBERS = re.compile(r"\d+|\b[ivxlc]+\b", re.IGNORECASE)

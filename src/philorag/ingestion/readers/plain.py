@@ -36,7 +36,8 @@ _UNDERLINE = re.compile(r"\s*(={3,}|-{3,}|~{3,}|\*{3,})\s*$")
 _RULE = re.compile(r"[\s*_=~.·—-]+$")
 _CHAPTER = re.compile(
     r"(?P<name>book|part|chapter|section|essay|letter|lecture|buch|teil|kapitel|abschnitt|livre|partie|chapitre|liber|"
-    r"caput|libro|parte|capitolo)\s+(?:[ivxlcdm]+|\d+|the\s+\w+|[a-z]+)\b[.:]?",
+    r"caput|libro|parte|capitolo)\s+(?:[ivxlcdm]+|\d+|the\s+(?:first|second|third|fourth|fifth|sixth|last)|"
+    r"one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|prim[ao]|second[ao])\b[.:]?",
     re.IGNORECASE,
 )
 _DIVISIONS = {"book", "part", "buch", "teil", "livre", "partie", "liber", "libro", "parte"}

@@ -116,11 +116,10 @@ def private_directory(path: Path, account: Account | None) -> None:
     with suppress(FileExistsError):
         path.mkdir(mode=0o700)
     status = path.lstat()
-    owner = account.uid if account else os.geteuid() if sys.platform != "win32" else status.st_uid
     # Owned by root: an earlier start was killed before it could hand the folder over.
     if account and stat.S_ISDIR(status.st_mode) and status.st_uid == 0:
         own(path, account)
-    elif not stat.S_ISDIR(status.st_mode) or status.st_uid != owner:
+    elif not stat.S_ISDIR(status.st_mode) or not _owned_by(status, account):
         raise ConfigurationError(f"{path} is not a folder of the server's own account. Remove it and start again.")
     path.chmod(0o700)
 
@@ -141,6 +140,12 @@ def write_private(path: Path, text: str, account: Account | None) -> None:
 def own(path: Path, account: Account | None) -> None:
     if account is not None and sys.platform != "win32":
         os.chown(path, account.uid, account.gid, follow_symlinks=False)
+
+
+def _owned_by(status: os.stat_result, account: Account | None) -> bool:
+    if sys.platform == "win32":
+        return True
+    return status.st_uid == (account.uid if account else os.geteuid())
 
 
 def _fits(path: Path) -> bool:
