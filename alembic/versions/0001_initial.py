@@ -187,7 +187,7 @@ create table roots (
 );
 """
 
-# Vectors are read whole by every search: compressing them never helps, and out of line an exact scan is eight times slower.
+# Every search reads vectors whole: compressing them never helps, and out of line an exact scan takes eight times as long.
 STORAGE = "alter table chunk_embeddings alter column embedding set storage main"
 
 # Stop words stay: to a philosopher "being", "will" and "not" are content, and BM25 weighs common words down by itself.
@@ -199,8 +199,8 @@ begin
                                    'russian', 'danish', 'swedish', 'norwegian', 'finnish'] loop
         execute format('create text search dictionary philorag_%1$s (template = snowball, language = %1$s)', stemmer);
         execute format('create text search configuration philorag_%1$s (copy = pg_catalog.simple)', stemmer);
-        execute format('alter text search configuration philorag_%1$s alter mapping for asciiword, word with philorag_%1$s',
-                       stemmer);
+        execute format('alter text search configuration philorag_%1$s '
+                       'alter mapping for asciiword, word with philorag_%1$s', stemmer);
     end loop;
     create text search dictionary philorag_plain (template = simple);
     create text search configuration philorag_plain (copy = pg_catalog.simple);

@@ -1,13 +1,13 @@
 """What can go wrong, as one tree, and the one mapping of it to the contract's JSON.
 
-    PhiloragError
-    ├── InvalidInput            INVALID_INPUT
-    ├── DocumentNotFound        DOCUMENT_NOT_FOUND
-    ├── PermissionDenied        PERMISSION_DENIED
-    ├── EmbeddingFailed         EMBEDDING_FAILED
-    ├── ProcessingError         PROCESSING_ERROR       details.reason
-    ├── DatabaseUnavailable     DATABASE_UNAVAILABLE   details.reason
-    └── ConfigurationError      stops the start, never reaches a client
+PhiloragError
+├── InvalidInput            INVALID_INPUT
+├── DocumentNotFound        DOCUMENT_NOT_FOUND
+├── PermissionDenied        PERMISSION_DENIED
+├── EmbeddingFailed         EMBEDDING_FAILED
+├── ProcessingError         PROCESSING_ERROR       details.reason
+├── DatabaseUnavailable     DATABASE_UNAVAILABLE   details.reason
+└── ConfigurationError      stops the start, never reaches a client
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from philorag.model import Caller
-    from philorag.plugins import LoadedPlugin
+    from philorag.plugins import LoadedPlugin, ToolPlugin
     from philorag.services import Services
     from philorag.settings import Settings
 
@@ -35,8 +35,10 @@ class Gateway:
 
     def begin(self) -> None:
         """Open the services in the background, unless they are open or opening. A failed opening is tried again."""
-        failed = self._opening is not None and self._opening.done() and (
-            self._opening.cancelled() or self._opening.exception() is not None
+        failed = (
+            self._opening is not None
+            and self._opening.done()
+            and (self._opening.cancelled() or self._opening.exception() is not None)
         )
         if self._opening is None or failed:
             self._opening = asyncio.create_task(self._open())
@@ -72,10 +74,10 @@ class Gateway:
         for one in self._active():
             try:
                 await one.start(services)
-            except Exception:
+            except Exception:  # noqa: BLE001
                 # Somebody else's code again: its tools will say what they lack, the others work.
                 _LOG.exception("The plugin %s failed to start", one.name)
         return services
 
-    def _active(self):  # type: ignore[no-untyped-def]
+    def _active(self) -> list[ToolPlugin]:
         return [loaded.plugin for loaded in self.plugins if loaded.plugin is not None]

@@ -76,7 +76,7 @@ def _tool_context(context: Context = CurrentContext()) -> ToolContext:  # noqa: 
 
 def CurrentToolContext() -> ToolContext:  # noqa: N802 - reads as a type where it is used, like FastMCP's CurrentContext
     """The default value of a tool's `ToolContext` parameter; clients never see that parameter."""
-    return Depends(_tool_context)  # type: ignore[no-any-return]
+    return Depends(_tool_context)
 
 
 class Registrar:
@@ -222,7 +222,7 @@ def _load(point: EntryPoint, settings: Settings, before: Iterable[LoadedPlugin])
     found = functools.partial(LoadedPlugin, point.name, _distribution(point), version)
     try:
         plugin, registrar = _registered(point, settings)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001
         # A plugin is somebody else's code: whatever it raises must not stop the gateway.
         _LOG.debug("Loading %s failed", point.value, exc_info=error)
         return found(problem=_reason(error))

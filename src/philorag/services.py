@@ -43,8 +43,7 @@ def chunk_limits(settings: Settings, embedder: Embedder) -> ChunkLimits:
     longest = embedder.max_tokens - _PREFIX_ROOM
     if size > longest:
         raise ConfigurationError(
-            f"CHUNK_SIZE ({size}) is more than the model {embedder.space.model} can take: at most "
-            f"{longest} tokens."
+            f"CHUNK_SIZE ({size}) is more than the model {embedder.space.model} can take: at most {longest} tokens."
         )
     return ChunkLimits(size=size, overlap=overlap)
 
@@ -64,12 +63,12 @@ class Services:
     pipeline: DocumentPipeline
 
     @classmethod
-    async def open(cls, settings: Settings) -> Self:
-        """Start the store and the model, side by side.
+    async def open(cls, settings: Settings, embedder: Embedder | None = None) -> Self:
+        """Start the store and the model, side by side; *embedder* is a model that is loaded already.
 
         Raises `DatabaseUnavailable`, `EmbeddingFailed` or `ConfigurationError`.
         """
-        loading = asyncio.create_task(asyncio.to_thread(LocalEmbedder, threads=settings.embedding_threads))
+        loading = asyncio.create_task(_loaded(settings, embedder))
         try:
             database = await Database.open(settings)
         except BaseException:
@@ -115,6 +114,12 @@ class Services:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.close()
+
+
+async def _loaded(settings: Settings, embedder: Embedder | None) -> Embedder:
+    if embedder is not None:
+        return embedder
+    return await asyncio.to_thread(LocalEmbedder, threads=settings.embedding_threads)
 
 
 def _user() -> str:

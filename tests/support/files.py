@@ -77,7 +77,7 @@ def make_epub(
         '<?xml version="1.0"?><package xmlns="http://www.idpf.org/2007/opf" version="3.0">'
         '<metadata xmlns:dc="http://purl.org/dc/elements/1.1/" xmlns:opf="http://www.idpf.org/2007/opf">'
         f"{named}{metadata}</metadata><manifest>{''.join(items)}{manifest}</manifest>"
-        f'<spine{" toc=" + chr(34) + "ncx" + chr(34) if ncx else ""}>{spine}</spine>{guide}</package>'
+        f"<spine{' toc=' + chr(34) + 'ncx' + chr(34) if ncx else ''}>{spine}</spine>{guide}</package>"
     )
     return make_zip(
         {

@@ -24,9 +24,7 @@ __all__ = ["ChunkLimits", "Span", "cut"]
 
 # A sentence ends at its mark, with what closes it, before white space. "Rep. 514a" and "e.g. this" go on, while Greek
 # sentences begin in lower case; `·` and `;` end a Greek one and divide a long one elsewhere.
-_SENTENCE_END = re.compile(
-    r"""(?:(?<=[.!?…])[»”’"')\]]*\s+(?=[^\sa-z0-9]))|(?:(?<=[;·;])[»”’"')\]]*\s+(?=\S))"""
-)
+_SENTENCE_END = re.compile(r"""(?:(?<=[.!?…])[»”’"')\]]*\s+(?=[^\sa-z0-9]))|(?:(?<=[;·;])[»”’"')\]]*\s+(?=\S))""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,7 @@ def cut(
     *count* gives the tokens of each of some texts; *language_of* a passage's language from its text and what the
     source declared.
     """
-    passages = []
+    passages: list[tuple[Span, Span]] = []
     for section in _sections(composition.blocks):
         spans = list(_spans(composition.content, section, limits.size, count))
         passages.extend(_pack(composition.content, spans, limits, count))
@@ -133,9 +131,7 @@ def _halves(
         start = cut_at + len(content[cut_at:end]) - len(content[cut_at:end].lstrip())
 
 
-def _longest(
-    content: str, start: int, end: int, size: int, count: Callable[[Sequence[str]], list[int]]
-) -> int:
+def _longest(content: str, start: int, end: int, size: int, count: Callable[[Sequence[str]], list[int]]) -> int:
     # A token is at least one character here, and hardly ever more than twelve: the window bounds the search.
     window = min(end - start, 12 * size)
     fits = bisect.bisect_right(range(1, window + 1), size, key=lambda n: count([content[start : start + n]])[0])
@@ -160,7 +156,10 @@ def _repeated(
 ) -> list[Span]:
     """The end of a passage that the next one repeats: whole sentences, as many as the overlap holds."""
     allowed = min(limits.overlap, limits.size - room_for)
-    starts = [last.char_start, *(match.end() for match in _SENTENCE_END.finditer(content, last.char_start, last.char_end))]
+    starts = [
+        last.char_start,
+        *(match.end() for match in _SENTENCE_END.finditer(content, last.char_start, last.char_end)),
+    ]
     for start in starts:
         if (last.char_end - start) > 12 * allowed:
             continue

@@ -18,12 +18,15 @@ SEPARATOR = "\n\n"
 
 @dataclass(frozen=True, slots=True)
 class PlacedBlock:
-    """A block with its offsets in the stored text and its number (from 1) within its section and layer."""
+    """A block with its offsets in the stored text and its number (from 1) within its section and layer.
+
+    A heading has the number of the paragraph that follows it.
+    """
 
     block: Block
     char_start: int
     char_end: int
-    paragraph: int | None
+    paragraph: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +39,17 @@ class Composition:
 
 def compose(blocks: Sequence[Block]) -> Composition:
     """Join *blocks* by blank lines: the main text in order, then the notes and the apparatus."""
-    ordered = [block for block in blocks if block.layer == "main"] + [block for block in blocks if block.layer != "main"]
+    ordered = [block for block in blocks if block.layer == "main"] + [
+        block for block in blocks if block.layer != "main"
+    ]
     numbers: Counter[tuple[object, ...]] = Counter()
     placed = []
     position = 0
     for block in ordered:
         section = (block.layer, block.section_path)
+        end = position + len(block.text)
+        placed.append(PlacedBlock(block, position, end, numbers[section] + 1))
         if block.kind != "heading":
             numbers[section] += 1
-        end = position + len(block.text)
-        placed.append(PlacedBlock(block, position, end, None if block.kind == "heading" else numbers[section]))
         position = end + len(SEPARATOR)
     return Composition(SEPARATOR.join(block.text for block in ordered), tuple(placed))

@@ -23,7 +23,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 import philorag
 from philorag.errors import ProcessingError, ProcessingReason
-from philorag.model.blocks import ReadDocument  # noqa: TC001 - pydantic reads the annotation
+from philorag.model.blocks import ReadDocument
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -137,7 +137,7 @@ class _Worker:
             await self.drain
 
 
-class _Broken(Exception):  # noqa: N818 - never leaves this module
+class _Broken(Exception):
     """The worker ended, or answered what no worker of ours does."""
 
 
@@ -163,7 +163,7 @@ class ReaderPool:
         self._command = tuple(command)
         self._slots = asyncio.Semaphore(size)
         self._idle: list[_Worker] = []
-        self._busy: set[_Worker] = set()
+        self._busy: dict[int, _Worker] = {}
         self._closed = False
 
     async def read(self, path: Path) -> ReadResult:
@@ -172,11 +172,14 @@ class ReaderPool:
             if self._closed:
                 raise RuntimeError("The reader pool is closed.")
             worker = await self._take()
+            self._busy[worker.process.pid] = worker
             try:
                 reply = await self._ask(worker, path)
             except BaseException:
                 await worker.stop()
                 raise
+            finally:
+                del self._busy[worker.process.pid]
             await self._put_back(worker)
         if reply.error is not None:
             raise ProcessingError(reply.error.message, reason=reply.error.reason, **reply.error.details)
@@ -186,8 +189,9 @@ class ReaderPool:
     async def close(self) -> None:
         """Ends all workers, busy ones too."""
         self._closed = True
-        idle, self._idle = self._idle, []
-        for worker in idle:
+        workers = [*self._idle, *self._busy.values()]
+        self._idle = []
+        for worker in workers:
             await worker.stop()
 
     async def _take(self) -> _Worker:
@@ -231,6 +235,9 @@ class ReaderPool:
             raise
         return worker
 
+    def _interrupted(self, worker: _Worker) -> Exception:
+        return RuntimeError("The reader pool was closed.") if self._closed else self._crashed(worker)
+
     async def _ask(self, worker: _Worker, path: Path) -> _Reply:
         request = {"path": os.fspath(path), "max_bytes": self._max_bytes, "timeout_s": self._timeout_s}
         watch = asyncio.create_task(worker.watch(self._memory_bytes))
@@ -244,7 +251,7 @@ class ReaderPool:
             raise self._timed_out() from exc
         except (asyncio.IncompleteReadError, ConnectionError, _Broken) as exc:
             await worker.stop()
-            raise self._crashed(worker) from exc
+            raise self._interrupted(worker) from exc
         finally:
             watch.cancel()
             with contextlib.suppress(asyncio.CancelledError):

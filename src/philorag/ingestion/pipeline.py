@@ -92,10 +92,16 @@ class DocumentPipeline:
         composition = compose(document.blocks)
         declared = normalised_code(document.language)
         chunks = await asyncio.to_thread(
-            cut, composition, self._limits, self._embedder.count_tokens, lambda text, own: language_of(text, own or declared)
+            cut,
+            composition,
+            self._limits,
+            self._embedder.count_tokens,
+            lambda text, own: language_of(text, own or declared),
         )
         language = language_of(composition.content[:_LANGUAGE_SAMPLE], declared)
-        fields = replace(_completed(fields, document), language=fields.language or language, pipeline_version=self.version)
+        fields = replace(
+            _completed(fields, document), language=fields.language or language, pipeline_version=self.version
+        )
         return await self._store_chunks(caller, fields, composition.content, chunks, space, unit_length=unit_length)
 
     async def close(self) -> None:

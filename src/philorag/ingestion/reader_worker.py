@@ -106,11 +106,8 @@ def _fields(value: Any) -> dict[str, Any]:
 
 def read_path(path: str, max_bytes: int) -> dict[str, Any]:
     """The fields of a `ReadResult`; follows no link and waits for no device."""
-    descriptor = _open(path)
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise _not_a_file()
+    with _opened(path) as file:
+        status = os.fstat(file.fileno())
         if status.st_size > max_bytes:
             raise _too_large(max_bytes)
         try:
@@ -127,7 +124,15 @@ def read_path(path: str, max_bytes: int) -> dict[str, Any]:
     }
 
 
-def _open(path: str) -> int:
+def _opened(path: str) -> BinaryIO:
+    descriptor = _descriptor(path)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _not_a_file()
+    return os.fdopen(descriptor, "rb")
+
+
+def _descriptor(path: str) -> int:
     try:
         return os.open(path, _OPEN_FLAGS)
     except ValueError as exc:

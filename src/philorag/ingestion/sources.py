@@ -53,7 +53,9 @@ class SourceFolder:
         Raises `PermissionDenied` when it leaves this folder, `InvalidInput` when nothing is there.
         """
         if "\0" in path:
-            raise InvalidInput(f"`{argument}` holds a NUL character; give a path such as 'plato/republic.md'.", argument=argument)
+            raise InvalidInput(
+                f"`{argument}` holds a NUL character; give a path such as 'plato/republic.md'.", argument=argument
+            )
         wanted = Path(os.path.normpath(self.folder / path))
         if ".." in Path(path).parts or not (wanted.is_relative_to(self.folder) and self._holds(wanted)):
             raise PermissionDenied(
@@ -113,15 +115,17 @@ class SourceFolder:
                 yield Path(entry.path)
 
     def _take(self, path: Path, found: Walk) -> None:
+        if not self._holds(path):
+            link = PermissionDenied("This link leaves the source folder.")
+            found.failed.append(_failure(self._printable(path), link))
+            return
         try:
-            if not self._holds(path):
-                raise PermissionDenied("This link leaves the source folder.")
             self.logical(path).encode()
             found.files.append(self.file(path))
         except UnicodeEncodeError:
             problem = ProcessingError("The file's name is not valid UTF-8. Rename it.", reason="unreadable")
             found.failed.append(_failure(self._printable(path), problem))
-        except (PermissionDenied, ProcessingError) as error:
+        except ProcessingError as error:
             found.failed.append(_failure(self._printable(path), error))
 
     def _holds(self, path: Path) -> bool:

@@ -49,10 +49,10 @@ class DocumentService:
             document=document, content=content, total_chars=total, next_offset=end if end < total else None
         )
 
-    async def list(self, caller: Caller, listing: DocumentListing) -> tuple[list[Document], int]:
+    async def listing(self, caller: Caller, listing: DocumentListing) -> tuple[list[Document], int]:
         """A page of documents, and how many there are in all."""
         async with self._database.unit_of_work(caller) as work:
-            return await work.documents.list(listing)
+            return await work.documents.page(listing)
 
     async def remove(self, caller: Caller, *, document_id: int | None = None, path: str | None = None) -> Document:
         """Take a document with its passages, vectors and postings out of the library. The file stays."""

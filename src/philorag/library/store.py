@@ -139,7 +139,8 @@ def _joined(texts: dict[int, str], document: Document, embedder: Embedder) -> li
     """The passages in order of index, with the offsets that they have when joined by blank lines."""
     indexes = sorted(texts)
     tokens = embedder.count_tokens([texts[index] for index in indexes])
-    chunks, position = [], 0
+    chunks: list[NewChunk] = []
+    position = 0
     for index, length in zip(indexes, tokens, strict=True):
         text = texts[index]
         locator = Locator(char_start=position, char_end=position + len(text), paragraph=len(chunks) + 1)

@@ -13,7 +13,9 @@ __all__ = ["cite"]
 def cite(passage: StoredPassage) -> str:
     """As `Aristotle, Nicomachean Ethics (1893), Book I › 7, p. 13, ¶ 2`, as far as it is known."""
     document, locator = passage.document, passage.locator
-    return ", ".join(part for part in (_work(document), _section(document, locator), _page(locator), _place(locator)) if part)
+    return ", ".join(
+        part for part in (_work(document), _section(document, locator), _page(locator), _place(locator)) if part
+    )
 
 
 def _work(document: Document) -> str:

@@ -95,11 +95,8 @@ class SearchService:
     def _warnings(self, space: EmbeddingSpace | None) -> Sequence[str]:
         if space is None or space.identity == self._embedder.space:
             return ()
-        theirs, ours = space.identity, self._embedder.space
-        return (
-            f"Only words were searched: the library's vectors were made by {theirs.provider}/{theirs.model}, and "
-            f"{ours.provider}/{ours.model} is configured.",
-        )
+        theirs, ours = (f"{identity.provider}/{identity.model}" for identity in (space.identity, self._embedder.space))
+        return (f"Only words were searched: the library's vectors were made by {theirs}, and {ours} is configured.",)
 
 
 async def _refuse_unknown_keys(work: UnitOfWork, filters: SearchFilters) -> None:

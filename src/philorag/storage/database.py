@@ -189,7 +189,10 @@ def _engine(parameters: dict[str, Any], *, role: str | None) -> AsyncEngine:
     }
 
     async def connect() -> asyncpg.Connection[Any]:
-        return await asyncpg.connect(**parameters, server_settings=server_settings, timeout=_CONNECT_TIMEOUT_S)
+        connection: asyncpg.Connection[Any] = await asyncpg.connect(
+            **parameters, server_settings=server_settings, timeout=_CONNECT_TIMEOUT_S
+        )
+        return connection
 
     return create_async_engine(
         "postgresql+asyncpg://", async_creator=connect, pool_pre_ping=True, pool_size=8, max_overflow=8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Date, DateTime, Integer, MetaData, Table, Text
+from sqlalchemy import BigInteger, Column, Date, DateTime, FetchedValue, Integer, MetaData, Table, Text
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.types import UserDefinedType
 
@@ -66,7 +66,7 @@ documents = Table(
     "documents",
     metadata,
     Column("library_id", BigInteger, primary_key=True),
-    Column("id", BigInteger, primary_key=True),
+    Column("id", BigInteger, primary_key=True, server_default=FetchedValue()),
     Column("kind", Text, nullable=False),
     Column("origin", Text, nullable=False),
     Column("source_uri", Text, nullable=False),
@@ -107,7 +107,7 @@ chunks = Table(
     "chunks",
     metadata,
     Column("library_id", BigInteger, primary_key=True),
-    Column("id", BigInteger, primary_key=True),
+    Column("id", BigInteger, primary_key=True, server_default=FetchedValue()),
     Column("document_id", BigInteger, nullable=False),
     Column("chunk_index", Integer, nullable=False),
     Column("chunk_text", Text, nullable=False),
@@ -157,7 +157,7 @@ jobs = Table(
     "jobs",
     metadata,
     Column("library_id", BigInteger, primary_key=True),
-    Column("id", BigInteger, primary_key=True),
+    Column("id", BigInteger, primary_key=True, server_default=FetchedValue()),
     Column("kind", Text, nullable=False),
     Column("arguments_hash", Text, nullable=False),
     Column("arguments", JSONB, nullable=False),

@@ -69,7 +69,7 @@ async def get_document(
     include_metadata: bool = True,
     offset: Annotated[int, Field(ge=0, le=2**31 - 2, description="First character (code point)")] = 0,
     max_chars: Annotated[int, Field(ge=1, le=1_000_000)] = 100_000,
-    context: ToolContext = CurrentToolContext(),  # noqa: B008
+    context: ToolContext = CurrentToolContext(),
 ) -> DocumentText:
     """Read a document's text, a page at a time: go on at next_offset. Give exactly one of document_id and path."""
     one_of(document_id=document_id, path=path)
@@ -93,7 +93,7 @@ async def list_documents(
     sort_order: Literal["asc", "desc"] = "desc",
     limit: Annotated[int, Field(ge=1, le=200)] = 50,
     offset: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0,
-    context: ToolContext = CurrentToolContext(),  # noqa: B008
+    context: ToolContext = CurrentToolContext(),
 ) -> DocumentList:
     """List the library's documents, a page at a time."""
     from philorag.storage.repositories.documents import DocumentListing  # noqa: PLC0415 - SQL comes after tools/list
@@ -113,7 +113,7 @@ async def list_documents(
         limit=limit,
         offset=offset,
     )
-    documents, total = await services.documents.list(caller, listing)
+    documents, total = await services.documents.listing(caller, listing)
     return DocumentList(documents=[_listed(one) for one in documents], total=total, limit=limit, offset=offset)
 
 

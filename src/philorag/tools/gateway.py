@@ -50,7 +50,7 @@ class GatewayStatus(BaseModel):
     sources: dict[str, str]
 
 
-async def gateway_status(context: ToolContext = CurrentToolContext()) -> GatewayStatus:  # noqa: B008
+async def gateway_status(context: ToolContext = CurrentToolContext()) -> GatewayStatus:
     """What this gateway is and whether it works: version, store, embedding model, library, plugins."""
     settings = context.gateway.settings
     store = Store(kind="embedded" if settings.uses_embedded_database else "external", state="unavailable")

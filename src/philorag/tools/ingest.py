@@ -79,7 +79,7 @@ async def philograph_ingest(
     path: Annotated[Path, Field(description="File or folder, relative to the source folder", examples=["plato"])],
     recursive: bool = True,
     force: Annotated[bool, Field(description="Read unchanged files again")] = False,
-    context: ToolContext = CurrentToolContext(),  # noqa: B008
+    context: ToolContext = CurrentToolContext(),
 ) -> IngestResult:
     """Ingest a file or a folder (Markdown, text, HTML, EPUB, PDF) of the source folder into the library.
 
@@ -109,9 +109,10 @@ async def philograph_ingest(
 async def process_text_file(
     file_path: Annotated[Path, Field(description="Relative to the source folder", examples=["plato/republic.txt"])],
     doc_metadata: Annotated[
-        DocMetadata, Field(description="Further members become metadata", examples=[{"source_uri": "file:republic.txt"}])
+        DocMetadata,
+        Field(description="Further members become metadata", examples=[{"source_uri": "file:republic.txt"}]),
     ],
-    context: ToolContext = CurrentToolContext(),  # noqa: B008
+    context: ToolContext = CurrentToolContext(),
 ) -> ProcessedFile:
     """Ingest one file under metadata that you give. An empty file is no document: doc_id is null."""
     services, caller = await context.services(), await context.caller()
@@ -122,13 +123,17 @@ async def process_text_file(
 
 
 async def put_document(
-    text: Annotated[Text, Field(min_length=1, max_length=_LONGEST_TEXT, examples=["All men by nature desire to know."])],
-    filepath: Annotated[Path, Field(description="Identifies the document; no file is opened", examples=["notes/a.txt"])],
+    text: Annotated[
+        Text, Field(min_length=1, max_length=_LONGEST_TEXT, examples=["All men by nature desire to know."])
+    ],
+    filepath: Annotated[
+        Path, Field(description="Identifies the document; no file is opened", examples=["notes/a.txt"])
+    ],
     file_type: Annotated[
         Text, Field(min_length=1, max_length=50, description="md, html or txt; others are read as plain text")
     ],
     normalize: Annotated[bool, Field(description="Store vectors with unit length")] = False,
-    context: ToolContext = CurrentToolContext(),  # noqa: B008
+    context: ToolContext = CurrentToolContext(),
 ) -> PutResult:
     """Store a text under an identifier, replacing what was stored under it before."""
     services, caller = await context.services(), await context.caller()
@@ -167,8 +172,12 @@ def _fields(given: DocMetadata) -> DocumentFields:
 
 def register(registrar: Registrar) -> None:
     registrar.tool(title="Ingest files", writes=True, idempotent=True)(philograph_ingest)
-    registrar.tool(title="Ingest one file with metadata", writes=True, destroys=True, idempotent=True)(process_text_file)
-    registrar.tool(title="Store a text", writes=True, destroys=True, idempotent=True, status_in_errors=True)(put_document)
+    registrar.tool(title="Ingest one file with metadata", writes=True, destroys=True, idempotent=True)(
+        process_text_file
+    )
+    registrar.tool(title="Store a text", writes=True, destroys=True, idempotent=True, status_in_errors=True)(
+        put_document
+    )
 
 
 plugin = Plugin("ingest", register)

@@ -103,10 +103,13 @@ async def philograph_search(
     query: Query,
     filters: Annotated[
         Filters | None,
-        Field(description="Narrows; any other key must equal that key of the documents' metadata", examples=[{"author": "Plato"}]),
+        Field(
+            description="Narrows; any other key must equal that key of the documents' metadata",
+            examples=[{"author": "Plato"}],
+        ),
     ] = None,
     limit: Annotated[int, Field(ge=1, le=100)] = 10,
-    context: ToolContext = CurrentToolContext(),  # noqa: B008
+    context: ToolContext = CurrentToolContext(),
 ) -> PassageResults:
     """Find passages by meaning and by words, best first, each with its citation and exact locator."""
     services, caller = await context.services(), await context.caller()
@@ -121,7 +124,7 @@ async def search_documents(
     filter_generated: Annotated[bool, Field(description="Include documents that agents wrote")] = False,
     filter_tags: Annotated[list[Tag], Field(max_length=20, description="All must match")] | None = None,
     date_range: Annotated[DateRange | None, Field(description="Of creation, inclusive, UTC")] = None,
-    context: ToolContext = CurrentToolContext(),  # noqa: B008
+    context: ToolContext = CurrentToolContext(),
 ) -> DocumentResults:
     """Find documents by meaning: one row each, with its best passage. Defaults: 10 results, threshold 0.6."""
     services, caller = await context.services(), await context.caller()

@@ -91,9 +91,9 @@ async def add_document(
     publication_date: Day | None = None,
     metadata_jsonb: JsonObject | None = None,
     extracted_text_hash: Annotated[Text, Field(max_length=200)] | None = None,
-    context: ToolContext = CurrentToolContext(),  # noqa: B008
+    context: ToolContext = CurrentToolContext(),
 ) -> AddedDocument:
-    """Add a document without text, or replace the fields of the one with this source_uri (what you omit becomes null)."""
+    """Add a document without text, or replace the fields of the one with this source_uri: what you omit becomes null."""
     services, caller = await context.services(), await context.caller()
     fields = DocumentFields(
         origin="add_document",
@@ -113,7 +113,7 @@ async def batch_insert_chunks(
         list[GivenChunk],
         Field(min_length=1, max_length=2_000, examples=[[{"chunk_text": "...", "chunk_index": 0, "embedding": [0.1]}]]),
     ],
-    context: ToolContext = CurrentToolContext(),  # noqa: B008
+    context: ToolContext = CurrentToolContext(),
 ) -> InsertedChunks:
     """Insert passages with vectors of the library's embedding space, replacing those of the same index; all or none.
 
@@ -134,11 +134,11 @@ async def query_similar_chunks(
         SimilarityFilters | None,
         Field(description="Dates are exclusive; any other key is contained in metadata_jsonb"),
     ] = None,
-    context: ToolContext = CurrentToolContext(),  # noqa: B008
+    context: ToolContext = CurrentToolContext(),
 ) -> SimilarChunks:
     """Find the passages whose vectors are nearest to a vector of the library's embedding space, nearest first."""
     services, caller = await context.services(), await context.caller()
-    given = filters or SimilarityFilters()
+    given = filters or SimilarityFilters.model_validate({})
     narrowed = SearchFilters(
         published_after=given.publication_date_after,
         published_before=given.publication_date_before,
@@ -169,7 +169,7 @@ async def get_document_metadata(
     doc_id: DocumentId | None = None,
     document_id: DocumentId | None = None,
     path: Path | None = None,
-    context: ToolContext = CurrentToolContext(),  # noqa: B008
+    context: ToolContext = CurrentToolContext(),
 ) -> DocumentMetadata:
     """Everything that is known of a document, but its text. Give exactly one of doc_id, document_id and path."""
     one_of(doc_id=doc_id, document_id=document_id, path=path)

@@ -7,7 +7,7 @@ from philorag.ingestion.decoding import decode_markup, decode_text
 @pytest.mark.parametrize("codec", ["utf-8", "utf-8-sig", "utf-16"])
 def test_unicode_encodings_are_read(codec: str):
     """UTF-8 with and without a byte order mark and UTF-16 with one are read."""
-    assert "λόγος “x”" == decode_text("λόγος “x”".encode(codec))
+    assert decode_text("λόγος “x”".encode(codec)) == "λόγος “x”"
 
 
 def test_invalid_utf8_names_the_byte_and_the_way_out():
@@ -15,8 +15,8 @@ def test_invalid_utf8_names_the_byte_and_the_way_out():
     with pytest.raises(ProcessingError) as caught:
         decode_text("line one\nMontr\xe9al".encode("latin-1"))
 
-    assert "corrupt" == caught.value.reason
-    assert {"byte": 14, "line": 2} == {key: caught.value.details[key] for key in ("byte", "line")}
+    assert caught.value.reason == "corrupt"
+    assert {key: caught.value.details[key] for key in ("byte", "line")} == {"byte": 14, "line": 2}
     assert "iconv" in caught.value.message
 
 
@@ -29,7 +29,7 @@ def test_broken_unicode_is_corrupt(data: bytes):
     """An encoded surrogate and half a UTF-16 unit are errors, never replaced."""
     with pytest.raises(ProcessingError) as caught:
         decode_text(data)
-    assert "corrupt" == caught.value.reason
+    assert caught.value.reason == "corrupt"
 
 
 @pytest.mark.parametrize(

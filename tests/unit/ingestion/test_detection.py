@@ -1,21 +1,22 @@
+import contextlib
 import io
 import zipfile
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.files import make_epub, make_pdf, make_zip
 
 from philorag.errors import ProcessingError
-from philorag.ingestion.detection import detect_format
-from tests.support.files import make_epub, make_pdf, make_zip
+from philorag.ingestion.detection import MEDIA_TYPES, detect_format
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.pdf", "a.epub", "noname"])
 def test_content_decides_over_the_name(name: str):
     """A PDF named .txt is a PDF, and an EPUB named .pdf an EPUB."""
-    assert "pdf" == detect_format(make_pdf([["text"]]), name)
-    assert "epub" == detect_format(make_epub({"a.xhtml": "<p>x</p>"}), name)
-    assert "html" == detect_format(b"\xef\xbb\xbf\n<!-- c --><!DOCTYPE html><p>x", name)
+    assert detect_format(make_pdf([["text"]]), name) == "pdf"
+    assert detect_format(make_epub({"a.xhtml": "<p>x</p>"}), name) == "epub"
+    assert detect_format(b"\xef\xbb\xbf\n<!-- c --><!DOCTYPE html><p>x", name) == "html"
 
 
 @pytest.mark.parametrize(
@@ -66,7 +67,7 @@ def test_other_formats_are_named_and_refused(data: bytes, seems: str):
     """What can't be read is refused with what it seems to be and what is accepted."""
     with pytest.raises(ProcessingError) as caught:
         detect_format(data, "a.txt")
-    assert "unsupported_format" == caught.value.reason
+    assert caught.value.reason == "unsupported_format"
     assert seems in caught.value.message
     assert "PDF, EPUB, HTML, Markdown and plain text" in caught.value.message
 
@@ -76,7 +77,7 @@ def test_nothing_but_white_space_is_empty(data: bytes):
     """A file without any text is empty, whatever its name."""
     with pytest.raises(ProcessingError) as caught:
         detect_format(data, "a.pdf")
-    assert "empty" == caught.value.reason
+    assert caught.value.reason == "empty"
 
 
 @pytest.mark.timeout(5)
@@ -89,10 +90,8 @@ def test_detection_is_quick_on_hostile_text(unit: bytes):
 @given(st.binary(max_size=200), st.sampled_from(["", "%PDF-", "PK\x03\x04", "<html", "---\n"]), st.text(max_size=9))
 def test_only_processing_errors_come_out(data: bytes, head: str, name: str):
     """Any bytes under any name have a format or a `ProcessingError`."""
-    try:
-        detect_format(head.encode() + data, name)
-    except ProcessingError as error:
-        assert error.reason in {"unsupported_format", "empty"}
+    with contextlib.suppress(ProcessingError):
+        assert detect_format(head.encode() + data, name) in MEDIA_TYPES
 
 
 def test_an_epub_with_only_a_container_is_one():
@@ -100,4 +99,4 @@ def test_an_epub_with_only_a_container_is_one():
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("META-INF/container.xml", "<container/>")
-    assert "epub" == detect_format(buffer.getvalue(), "a.zip")
+    assert detect_format(buffer.getvalue(), "a.zip") == "epub"

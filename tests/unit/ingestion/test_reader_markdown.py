@@ -1,10 +1,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.blocks import assert_well_formed, find, texts
 
 from philorag.errors import ProcessingError
 from philorag.ingestion.readers.markdown import read
-from tests.support.blocks import assert_well_formed, find, texts
 
 
 def _read(text: str):
@@ -15,12 +15,14 @@ def _read(text: str):
 
 def test_frontmatter_describes_the_document():
     """Title, authors, date and language are taken out; the rest is metadata."""
-    document = _read("---\ntitle: On  Liberty\nauthors: [Mill, {name: Taylor}]\ndate: 1859-02-01\nlang: en\ntags: [a, b]\n---\nText.")
-    assert ("On Liberty", ("Mill", "Taylor"), "1859-02-01", "en") == (
+    document = _read(
+        "---\ntitle: On  Liberty\nauthors: [Mill, {name: Taylor}]\ndate: 1859-02-01\nlang: en\ntags: [a, b]\n---\nText."
+    )
+    assert (
         document.title, document.authors, document.publication_date, document.language
-    )  # fmt: skip
-    assert {"tags": ["a", "b"]} == document.metadata
-    assert ["Text."] == texts(document)
+    ) == ("On Liberty", ("Mill", "Taylor"), "1859-02-01", "en")  # fmt: skip
+    assert document.metadata == {"tags": ["a", "b"]}
+    assert texts(document) == ["Text."]
 
 
 @pytest.mark.parametrize(
@@ -41,7 +43,7 @@ def test_multiplying_aliases_are_refused():
     )
     with pytest.raises(ProcessingError) as caught:
         _read(f"---\n{bomb}\n---\nText")
-    assert "too_large" == caught.value.reason
+    assert caught.value.reason == "too_large"
 
 
 def test_a_rule_is_no_frontmatter():
@@ -52,61 +54,84 @@ def test_a_rule_is_no_frontmatter():
 def test_headings_give_the_section_path():
     """A paragraph is below the headings above it, outermost first."""
     document = _read("# A\n\n## B\n\none\n\n## C\n\ntwo")
-    assert ("A", "B") == find(document, "one").section_path
-    assert ("A", "C") == find(document, "two").section_path
-    assert "A" == document.title
+    assert find(document, "one").section_path == ("A", "B")
+    assert find(document, "two").section_path == ("A", "C")
+    assert document.title == "A"
 
 
 def test_inline_markup_becomes_plain_text():
     """Texts of links and images stay; signs, tags and comments go."""
-    document = _read("*Being* and **time**, [a link](http://x), ![alt *text*](i.png), `code`, <b>bold</b><!-- c -->, &amp; x\\*")
-    assert ["Being and time, a link, alt text, code, bold, & x*"] == texts(document)
+    document = _read(
+        "*Being* and **time**, [a link](http://x), ![alt *text*](i.png), `code`, <b>bold</b><!-- c -->, &amp; x\\*"
+    )
+    assert texts(document) == ["Being and time, a link, alt text, code, bold, & x*"]
 
 
 def test_footnotes_are_notes_and_their_marks_leave_no_text():
     """The mark's place is kept as an offset, the note under its label."""
     document = _read("All men[^a] desire^[to wish] it[^a].\n\n[^a]: Both *sexes*.\n\n    Truly. —Ed.")
     main = document.blocks[0]
-    assert "All men desire it." == main.text
-    assert (("a", 7), ("2", 14), ("a", 17)) == main.marks
+    assert main.text == "All men desire it."
+    assert main.marks == (("a", 7), ("2", 14), ("a", 17))
     notes = [(block.anchor, block.text, block.note_author) for block in document.blocks if block.layer == "note"]
-    assert [("a", "Both sexes.", None), ("a", "Truly. —Ed.", "editor"), ("2", "to wish", None)] == notes
+    assert notes == [("a", "Both sexes.", None), ("a", "Truly. —Ed.", "editor"), ("2", "to wish", None)]
 
 
 def test_a_note_belongs_to_the_section_that_refers_to_it():
     """Footnotes defined at the end are found under their passage."""
     document = _read("# A\n\ntext[^1]\n\n# B\n\nmore\n\n[^1]: note")
-    assert ("A",) == find(document, "note").section_path
+    assert find(document, "note").section_path == ("A",)
 
 
 def test_kinds_of_blocks():
     """Quotations, items, tables, code and verse are told apart."""
     document = _read(
-        "> quoted\n\n- item\n\n3. third\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```\nx = 1\n  y\n```\n\nline one\\\nline two"
+        "> quoted\n\n- item\n\n3. third\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n"
+        "```\nx = 1\n  y\n```\n\nline one\\\nline two"
     )
-    assert {
+    assert {kind: texts(document, kind) for kind in ("quotation", "list_item", "table", "code", "verse")} == {
         "quotation": ["quoted"],
         "list_item": ["item", "3. third"],
         "table": ["a | b\n1 | 2"],
         "code": ["x = 1\n  y"],
         "verse": ["line one\nline two"],
-    } == {kind: texts(document, kind) for kind in ("quotation", "list_item", "table", "code", "verse")}
+    }
 
 
 def test_raw_html_is_read_as_text():
     """Blocks of HTML give their text, scripts nothing."""
-    assert ["inside", "after"] == texts(_read("<div><p>inside</p><script>x()</script></div>\n\nafter <script>y()</script>"))
+    assert texts(_read("<div><p>inside</p><script>x()</script></div>\n\nafter <script>y()</script>")) == [
+        "inside",
+        "after",
+    ]
 
 
 def test_no_text_is_empty():
     """Frontmatter alone is no document."""
     with pytest.raises(ProcessingError) as caught:
         _read("---\ntitle: x\n---\n")
-    assert "empty" == caught.value.reason
+    assert caught.value.reason == "empty"
 
 
 PIECES = st.sampled_from(
-    ["# ", "> ", "- ", "[^1]", "[^1]: ", "\n\n", "\n", "    ", "|a|b|\n|-|-|\n", "```\n", "<div>", "*", "![", "](x)", "---\n", "a: &b *b\n"]
+    [
+        "# ",
+        "> ",
+        "- ",
+        "[^1]",
+        "[^1]: ",
+        "\n\n",
+        "\n",
+        "    ",
+        "|a|b|\n|-|-|\n",
+        "```\n",
+        "<div>",
+        "*",
+        "![",
+        "](x)",
+        "---\n",
+        "a: &b *b\n",
+    ]
 )
 
 

@@ -1,11 +1,13 @@
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.blocks import assert_well_formed, find, texts
+from tests.support.files import PdfPage, make_pdf
 
 from philorag.errors import ProcessingError
 from philorag.ingestion.readers.pdf import read
-from tests.support.blocks import assert_well_formed, find, texts
-from tests.support.files import PdfPage, make_pdf
 
 BODY = (
     "All men by nature desire to know. An indi-",
@@ -20,7 +22,7 @@ JOINED = (
 ENDINGS = ("the first page", "a second one", "this third page", "page number four")
 
 
-def _read(pages: list, **options):
+def _read(pages: Sequence[PdfPage | Sequence[str]], **options):
     document = read(make_pdf(pages, **options))
     assert_well_formed(document)
     return document
@@ -34,7 +36,7 @@ def _reason(data: bytes) -> str:
 
 def _book(numbers: list[str], head: str = "THE RUNNING HEAD") -> list[PdfPage]:
     return [
-        PdfPage([*BODY, f"\tThis is the end of {ending}."], head=head, number=number)
+        PdfPage([f"We are on {ending}.", "", *BODY, f"\tThis is the end of {ending}."], head=head, number=number)
         for number, ending in zip(numbers, ENDINGS, strict=False)
     ]
 
@@ -42,22 +44,23 @@ def _book(numbers: list[str], head: str = "THE RUNNING HEAD") -> list[PdfPage]:
 def test_lines_are_joined_to_paragraphs():
     """Broken words are rejoined; an indent and a gap begin a paragraph."""
     document = _read([[*BODY, "\tA second paragraph begins with an indent and goes on", "to its end.", "", "A third."]])
-    assert [JOINED, "A second paragraph begins with an indent and goes on to its end.", "A third."] == texts(document)
-    assert "application/pdf" == document.media_type
+    assert texts(document) == [JOINED, "A second paragraph begins with an indent and goes on to its end.", "A third."]
+    assert document.media_type == "application/pdf"
 
 
 def test_running_heads_and_page_numbers_leave_the_text():
     """What is repeated in the margin of the pages is not text."""
     document = _read(_book(["11", "12", "13", "14"]))
     assert not [text for text in texts(document) if "RUNNING" in text or text.isdigit()]
-    assert 4 == texts(document).count(JOINED)
+    assert texts(document).count(JOINED) == 4
 
 
 def test_declared_page_labels_are_certain():
     """/PageLabels are what is printed, with confidence 1."""
     document = _read([["one page."], ["another page."]], labels=["xii", "1"])
-    assert [(0, "xii", 1.0), (1, "1", 1.0)] == [
-        (block.page_index, block.page_label, block.page_label_confidence) for block in document.blocks
+    assert [(block.page_index, block.page_label, block.page_label_confidence) for block in document.blocks] == [
+        (0, "xii", 1.0),
+        (1, "1", 1.0),
     ]
 
 
@@ -81,17 +84,20 @@ def test_page_labels_are_inferred_only_from_numbers_that_run_along(numbers: list
 
 def test_footnotes_are_notes_with_marks():
     """Small type at the foot that opens with a raised sign is a note; the sign in the text its mark."""
+    notes = [("1", "Both sexes."), ("2", "To wish,"), ("", "or to want.")]
     document = _read(
         [
-            PdfPage(["All men^1^ by nature desire^2^ to know, as he", *BODY[1:]], notes=[("1", "Both sexes."), ("2", "To wish,"), ("", "or to want.")]),
-            PdfPage(["\tMore of it^1^ comes here on the second page.", *BODY[1:]], notes=[("1", "Another note.")]),
+            PdfPage(["All men^1^ by nature desire^2^ to know, as he", *BODY[1:]], notes),
+            PdfPage(["\tMore of it^1^ comes here on the second page.", *BODY[1:]], [("1", "Another note.")]),
         ]
-    )  # fmt: skip
+    )
     first = find(document, "All men by nature desire to know")
-    assert (("1", 7), ("2", 25)) == first.marks
-    assert (("1~2", 10),) == find(document, "More of it comes").marks
-    assert [("1", "Both sexes.", 0), ("2", "To wish, or to want.", 0), ("1~2", "Another note.", 1)] == [
-        (block.anchor, block.text, block.page_index) for block in document.blocks if block.layer == "note"
+    assert first.marks == (("1", 7), ("2", 24))
+    assert find(document, "More of it comes").marks == (("1~2", 10),)
+    assert [(block.anchor, block.text, block.page_index) for block in document.blocks if block.layer == "note"] == [
+        ("1", "Both sexes.", 0),
+        ("2", "To wish, or to want.", 0),
+        ("1~2", "Another note.", 1),
     ]
 
 
@@ -111,39 +117,41 @@ def test_headings_are_larger_or_bold_or_bookmarked():
             PdfPage([*BODY], bookmark="Unprinted", bookmark_level=1),
         ]
     )
-    assert ["Chapter One", "Of the Senses", "A plain title"] == texts(document, "heading")
-    assert ("Chapter One", "Of the Senses") == document.blocks[3].section_path
-    assert ("A plain title", "Unprinted") == document.blocks[-1].section_path
+    assert texts(document, "heading") == ["Chapter One", "Of the Senses", "A plain title"]
+    assert document.blocks[3].section_path == ("Chapter One", "Of the Senses")
+    assert document.blocks[-1].section_path == ("A plain title", "Unprinted")
 
 
 def test_document_information_names_title_and_authors():
     """Title and authors are as declared; what a program put there is not believed."""
     document = _read([["text."]], title="On Liberty", author="J. S. Mill; H. Taylor")
-    assert ("On Liberty", ("J. S. Mill", "H. Taylor")) == (document.title, document.authors)
+    assert (document.title, document.authors) == ("On Liberty", ("J. S. Mill", "H. Taylor"))
     assert document.publication_date is None
     assert _read([["# Real Title", *BODY]], title="Microsoft Word - x.doc").title == "Real Title"
 
 
 def test_a_pdf_with_a_password_is_encrypted():
     """It says how to get a copy that can be read."""
-    assert "encrypted" == _reason(make_pdf([["secret"]], password="geheim"))
+    assert _reason(make_pdf([["secret"]], password="geheim")) == "encrypted"
 
 
 def test_a_pdf_without_text_says_how_to_recognise_it():
     """Scans need OCR first."""
     with pytest.raises(ProcessingError) as caught:
         read(make_pdf([[], []]))
-    assert ("no_text", 2) == (caught.value.reason, caught.value.details["pages"])
+    assert (caught.value.reason, caught.value.details["pages"]) == ("no_text", 2)
     assert "ocrmypdf" in caught.value.message
 
 
 VALID = make_pdf([["# Head", *BODY], PdfPage(["text^1^ here."], notes=[("1", "Note.")])], title="T")
 
 
-@pytest.mark.parametrize("data", [VALID[:300], b"%PDF-1.7 nothing more", b"%PDF-"], ids=["cut off", "no body", "only magic"])
+@pytest.mark.parametrize(
+    "data", [VALID[:300], b"%PDF-1.7 nothing more", b"%PDF-"], ids=["cut off", "no body", "only magic"]
+)
 def test_a_damaged_pdf_is_corrupt(data: bytes):
     """What PDFium can't open is corrupt."""
-    assert "corrupt" == _reason(data)
+    assert _reason(data) == "corrupt"
 
 
 @settings(max_examples=60, deadline=None)

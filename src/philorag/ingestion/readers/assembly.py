@@ -27,11 +27,11 @@ __all__ = [
     "strip_label",
 ]
 
-_CLOSING = re.compile(r"[.,;:!?)\]}»”’]")  # noqa: RUF001
+_CLOSING = re.compile(r"[.,;:!?)\]}»”’]")
 _DATE = re.compile(r"(\d{4})(?:-(\d{2})(?:-(\d{2}))?)?(?![\d-])")
 _NOTE_AUTHORS: tuple[tuple[NoteAuthor, re.Pattern[str]], ...] = (
-    ("editor", re.compile(r"(?:[—–\[(]|--|\.-)\s*(?:Eds?|Editor)\.?\s*[\])]?$")),  # noqa: RUF001
-    ("translator", re.compile(r"(?:[—–\[(]|--|\.-)\s*(?:Tr|Trans|Transl|Translator)\.?\s*[\])]?$")),  # noqa: RUF001
+    ("editor", re.compile(r"(?:[—–\[(]|--|\.-)\s*(?:Eds?|Editor)\.?\s*[\])]?$")),
+    ("translator", re.compile(r"(?:[—–\[(]|--|\.-)\s*(?:Tr|Trans|Transl|Translator)\.?\s*[\])]?$")),
 )
 _MAX_METADATA_VALUES = 5_000
 _MAX_METADATA_DEPTH = 16

@@ -221,14 +221,14 @@ class BlockExtractor:
     def _take_link(self, node: LexborNode, attrs: Mapping[str, str], frame: _Frame) -> bool:
         """Marks and back-links leave no text; every other link is read like plain text."""
         target = target_of(attrs.get("href", ""), self.file)
+        text = node.text()[:40]
         if target is None:
-            return False
+            return frame.anchor is not None and is_backlink(attrs, text)
         label = self.notes.labels.get(target)
         if label and label != frame.anchor:
             self._start()
             self._inline.mark(label)
             return True
-        text = node.text()[:40]
         return is_backlink(attrs, text) or (frame.anchor is not None and _is_label(text, frame.anchor))
 
     def _frame_for(self, node: LexborNode, tag: str, attrs: Mapping[str, str], types: str, outer: _Frame) -> _Frame:

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Joiner", "is_verse"]
 
-_WORD = re.compile(r"[^\W\d_]+(?:[-‐][^\W\d_]+)*")  # noqa: RUF001
+_WORD = re.compile(r"[^\W\d_]+(?:[-‐][^\W\d_]+)*")
 _LAST_WORD = re.compile(r"[^\W\d_]+$")
-_HYPHENS = "-‐\u00ad"  # noqa: RUF001
+_HYPHENS = "-‐\u00ad"
 _MAX_WORD = 64
 _CONTINUED = re.compile(r"[^\W\d_]+")
 _MIN_VERSE_LINES = 3

@@ -35,7 +35,7 @@ _MAX_HEADING = 200
 _MAX_BOLD_HEADING = 100
 _DROP_CAP = 1.6
 _NOTE_START = re.compile(r"\s*[\[(]?(\d{1,3}|[*†‡§¶‖]{1,3})[\])]?[.)]?\s*(?=[^\d\s.,])")
-_ENDS_SENTENCE = re.compile(r"[.!?:;…][\"'”’»)\]]*$")  # noqa: RUF001
+_ENDS_SENTENCE = re.compile(r"[.!?:;…][\"'”’»)\]]*$")
 _MARK = "\x01"
 
 

@@ -42,13 +42,13 @@ _CHAPTER = re.compile(
 )
 _DIVISIONS = {"book", "part", "buch", "teil", "livre", "partie", "liber", "libro", "parte"}
 _NUMBERED = re.compile(r"(?P<number>\d{1,3}(?:\.\d{1,3})*)\.?\s+(?=[^\W\d_])(?P<title>.+)")
-_ROMAN = re.compile(r"[IVXLC]+\.?(?:\s+[—–-]?\s*[A-Z].*)?$")  # noqa: RUF001
-_SENTENCE_END = re.compile(r"[.,;:!?][\"'”’)]*$")  # noqa: RUF001
-_BULLET = re.compile(r"\s*(?:[-*•‣–]|\(?\d{1,3}[.)])\s+")  # noqa: RUF001
+_ROMAN = re.compile(r"[IVXLC]+\.?(?:\s+[—–-]?\s*[A-Z].*)?$")
+_SENTENCE_END = re.compile(r"[.,;:!?][\"'”’)]*$")
+_BULLET = re.compile(r"\s*(?:[-*•‣–]|\(?\d{1,3}[.)])\s+")
 _NOTE_HEADING = re.compile(r"(?:foot|end)?notes?\W*$|anmerkungen\W*$|fu(?:ß|ss)noten\W*$|remarques\W*$", re.IGNORECASE)
 _NOTE_START = re.compile(r"\s*(?:\[(\d{1,4}|[*†‡§]{1,3})\]|(\d{1,4})[.)]|([*†‡§]{1,3}))\s+(?=\S)")
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
-_MARK = re.compile(r"\[(\d{1,4}|[*†‡§]{1,3})\]|([⁰¹²³⁴⁵⁶⁷⁸⁹]{1,4})|(?<=[\w.,;:!?”’\"')])([*†‡§]{1,3})(?!\w)")  # noqa: RUF001
+_MARK = re.compile(r"\[(\d{1,4}|[*†‡§]{1,3})\]|([⁰¹²³⁴⁵⁶⁷⁸⁹]{1,4})|(?<=[\w.,;:!?”’\"')])([*†‡§]{1,3})(?!\w)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ def document_columns() -> list[ColumnElement[Any]]:
     return [*without_text, func.left(documents.c.content, SUMMARY_CHARS).label("summary")]
 
 
-def to_document(row: Mapping[str, Any]) -> Document:
+def to_document(row: Mapping[Any, Any]) -> Document:
     """A `Document` from a row of `document_columns`."""
     return Document(
         id=row["id"],
@@ -81,11 +81,14 @@ class DocumentRepository(Repository):
     async def save(self, fields: DocumentFields, content: str | None) -> SavedDocument:
         """Insert, or replace what the same tool stored under the same `source_uri`; the id stays.
 
-        *content* None leaves the text as it is. The row is locked until the transaction ends. Raises `PermissionDenied` when another tool made it.
+        *content* None leaves the text as it is. The row is locked until the transaction ends. Raises
+        `PermissionDenied` when another tool made it.
         """
         mine = documents.c.library_id == self._library_id
         # Two who bring the same new document at once: the second waits here, and then replaces what the first made.
-        await self._connection.execute(select(func.pg_advisory_xact_lock(_lock_key(self._library_id, fields.source_uri))))
+        await self._connection.execute(
+            select(func.pg_advisory_xact_lock(_lock_key(self._library_id, fields.source_uri)))
+        )
         query = select(documents.c.id, documents.c.origin).where(mine, documents.c.source_uri == fields.source_uri)
         existing = (await self._connection.execute(query.with_for_update())).one_or_none()
         if existing is not None and existing.origin != fields.origin:
@@ -159,14 +162,18 @@ class DocumentRepository(Repository):
         """Remove a document with everything that hangs on it but its postings (see `ChunkRepository.delete_all`)."""
         await self._connection.execute(delete(documents).where(self._is(document_id)))
 
-    async def list(self, listing: DocumentListing) -> tuple[list[Document], int]:
+    async def page(self, listing: DocumentListing) -> tuple[list[Document], int]:
         """A page of documents, and how many there are in all. Materials are never listed."""
         conditions = self._listed(listing)
         total = await self._connection.scalar(select(func.count()).select_from(documents).where(*conditions))
         key = documents.c[listing.sort_by]
-        order = (key.desc().nulls_last(), documents.c.id.desc()) if listing.descending else (
-            key.asc().nulls_last(),
-            documents.c.id.asc(),
+        order = (
+            (key.desc().nulls_last(), documents.c.id.desc())
+            if listing.descending
+            else (
+                key.asc().nulls_last(),
+                documents.c.id.asc(),
+            )
         )
         query = select(*document_columns()).where(*conditions).order_by(*order)
         rows = await self._connection.execute(query.limit(listing.limit).offset(listing.offset))

@@ -159,7 +159,8 @@ candidates as (
                 else coalesce((cosine - min(cosine) over ()) / nullif(max(cosine) over () - min(cosine) over (), 0), 1)
            end as dense_part,
            coalesce(bm25 / nullif(max(bm25) over (), 0), 0) as lexical_part,
-           case when coalesce(share, 0) >= cast(:known_share as float8) then {lexical_weight} else {foreign_weight} end as weight
+           case when coalesce(share, 0) >= cast(:known_share as float8) then {lexical_weight}
+                else {foreign_weight} end as weight
       from completed left join coverage using (analyzer)
 ), ranked as (
     select *, (1 - weight) * dense_part + weight * lexical_part as score from scaled
@@ -229,7 +230,7 @@ class PassageRepository(Repository):
         exact = await self._small_scope(conditions, parameters)
         parts = [_SCOPE.format(scoped=_SCOPED.format(filters=conditions))] if exact else []
         parts.append(_dense(conditions, space, exact=exact))
-        statement = text(f"with {', '.join(parts)} {_NEAREST.format(document=_DOCUMENT)}")  # noqa: S608 - constants
+        statement = text(f"with {', '.join(parts)} {_NEAREST.format(document=_DOCUMENT)}")
         statement = statement.bindparams(bindparam("vector", type_=Vector()), *_arrays(parameters))
         parameters |= {"library_id": self._library_id, "vector": vector, "pool": limit}
         rows = await self._connection.execute(statement, parameters)

@@ -17,7 +17,7 @@ class RootRepository(Repository):
         query = select(roots.c.name, roots.c.folder).where(roots.c.library_id == self._library_id)
         names = {row.folder: row.name for row in await self._connection.execute(query)}
         if folder in names:
-            return names[folder]
+            return str(names[folder])
         name, number = wanted, 2
         while name in names.values():
             name, number = f"{wanted}-{number}", number + 1
