@@ -1,3 +1,6 @@
+import contextlib
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -123,6 +126,12 @@ def test_page_breaks_set_index_and_label():
     ]
 
 
+def test_a_page_break_within_a_heading_does_not_cut_it():
+    """The heading stands on the page where it begins, what follows on the next."""
+    document = _read('<h2>Of Be<span role="doc-pagebreak" title="2"></span>ing and Time</h2><p>x</p>')
+    assert [(block.text, block.page_label) for block in document.blocks] == [("Of Being and Time", None), ("x", "2")]
+
+
 def test_metadata_is_taken_from_the_head():
     """Citation and Dublin Core tags come before the page's title."""
     head = (
@@ -175,3 +184,13 @@ def test_any_markup_gives_good_blocks_or_a_processing_error(parts: list[str]):
     except ProcessingError:
         return
     assert_well_formed(document)
+
+
+def test_cdata_is_text_and_takes_linear_time():
+    """A CDATA section of XHTML is its text, and thousands of unclosed ones are quickly over."""
+    html = b'<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml"><body><p>'
+    assert texts(read(html + b"a <![CDATA[< b]]></p></body></html>")) == ["a < b"]
+    started = time.perf_counter()
+    with contextlib.suppress(ProcessingError):
+        read(html + b"<![CDATA[" * 50_000)
+    assert time.perf_counter() - started < 3

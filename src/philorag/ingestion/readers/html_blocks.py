@@ -283,10 +283,12 @@ class BlockExtractor:
             return
         if frame.kind == "verse" and self._inline.last == "\n":
             text = text.lstrip()
-        if self._turn_to and text[:1].isspace():
+        # Headings and tables aren't cut; their page turns when they end.
+        turning = bool(self._turn_to) and not frame.heading and frame.table is None
+        if turning and text[:1].isspace():
             self._flush(frame)
             self._turn_pages()
-        elif self._turn_to:
+        elif turning:
             head, space, text = _first_word(text)
             self._inline.add(head)
             if not space:

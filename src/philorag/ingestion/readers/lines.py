@@ -19,6 +19,8 @@ _CONTINUED = re.compile(r"[^\W\d_]+")
 _MIN_VERSE_LINES = 3
 _MAX_VERSE_LINE = 80
 _VERSE_SHARE = 0.7
+_VERSE_SPREAD = 0.25
+_VERSE_WIDTH = 0.8
 
 
 class Joiner:
@@ -86,13 +88,24 @@ def _forms(line: str, following: str) -> tuple[str, ...]:
     return first, second, first + second, f"{first}-{second}"
 
 
-def is_verse(lines: list[str]) -> bool:
-    """Whether lines end where the author wanted: the next word would have fitted on most of them."""
+def is_verse(lines: list[str], usual_width: float = 0) -> bool:
+    """Whether lines end where the author wanted: the next word would have fitted on most of them.
+
+    Prose in a narrower column than the *usual_width* looks alike, but its lines are of nearly one length.
+    """
     if len(lines) < _MIN_VERSE_LINES:
         return False
     width = max(map(len, lines))
     if width > _MAX_VERSE_LINE:
         return False
-    pairs = pairwise(lines)
-    early = sum(len(line) + 1 + len(following.split(maxsplit=1)[0]) <= width for line, following in pairs)
-    return early >= _VERSE_SHARE * (len(lines) - 1)
+    if _ends_early(lines, width) >= _VERSE_SHARE:
+        return True
+    irregular = width - min(map(len, lines[:-1])) >= _VERSE_SPREAD * width
+    narrow = width < _VERSE_WIDTH * usual_width
+    return irregular and narrow and _ends_early(lines, usual_width) >= _VERSE_SHARE
+
+
+def _ends_early(lines: list[str], width: float) -> float:
+    """The share of lines on which the first word of the next would have fitted."""
+    early = sum(len(line) + 1 + len(following.split(maxsplit=1)[0]) <= width for line, following in pairwise(lines))
+    return early / (len(lines) - 1)

@@ -98,11 +98,13 @@ def _as_paragraphs(lines: list[str], page: int | None) -> Iterator[_Paragraph]:
 def _main_blocks(paragraphs: list[_Paragraph], notes: dict[str, tuple[str, ...]]) -> Iterator[Block]:
     joiner = Joiner(line for paragraph in paragraphs for line in paragraph.lines)
     sections = Sections()
+    widths = [max(map(len, entry.lines)) for entry in paragraphs if len(entry.lines) > 1]
+    width = median(widths) if widths else 0
     margin = min((_indent(line) for paragraph in paragraphs for line in paragraph.lines), default=0)
     for index, paragraph in enumerate(paragraphs):
         following = paragraphs[index + 1] if index + 1 < len(paragraphs) else None
         heading = _heading(paragraph, following, first=index == 0)
-        for block in _paragraph_blocks(paragraph, heading, joiner, margin):
+        for block in _paragraph_blocks(paragraph, heading, joiner, margin, width):
             marked = _with_marks(block, notes)
             if not marked.text:
                 continue
@@ -111,14 +113,16 @@ def _main_blocks(paragraphs: list[_Paragraph], notes: dict[str, tuple[str, ...]]
             yield replace(marked, section_path=sections.path)
 
 
-def _paragraph_blocks(paragraph: _Paragraph, heading: int | None, joiner: Joiner, margin: int) -> Iterator[Block]:
+def _paragraph_blocks(
+    paragraph: _Paragraph, heading: int | None, joiner: Joiner, margin: int, width: float
+) -> Iterator[Block]:
     lines, page = paragraph.lines, paragraph.page
     if heading:
         yield Block(lines[0].strip(), "heading", heading_level=heading, page_index=page)
     elif _BULLET.match(lines[0]) and (len(lines) == 1 or any(_BULLET.match(line) for line in lines[1:])):
         for item in _grouped(lines, _BULLET):
             yield Block(joiner.join(item), "list_item", page_index=page)
-    elif is_verse([line.strip() for line in lines]):
+    elif is_verse([line.strip() for line in lines], width):
         yield Block("\n".join(line[margin:] for line in lines), "verse", page_index=page)
     else:
         yield Block(joiner.join(_unquoted(lines)), _prose_kind(lines, margin), page_index=page)
