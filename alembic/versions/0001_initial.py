@@ -256,38 +256,44 @@ begin
 end $$
 """
 
+# Roles belong to the server: another database that is being migrated may make it at the same time.
 SERVING_ROLE = """
 do $$
 begin
     if not exists (select from pg_roles where rolname = 'philorag_app') then
-        create role philorag_app nologin;
+        begin
+            create role philorag_app nologin;
+        exception when duplicate_object or unique_violation then null;
+        end;
     end if;
-    execute format('grant philorag_app to %I', current_user);
+    if not pg_has_role('philorag_app', 'member') then
+        execute format('grant philorag_app to %I', current_user);
+    end if;
 exception when insufficient_privilege then
-    raise warning 'philorag_app could not be created: the tables'' owner serves under forced row security';
+    raise warning 'philorag_app can''t be taken: the tables'' owner serves under forced row security';
 end $$
 """
 
-# Without the role the owner itself serves, and only forced row security binds it. `libraries` stays open to it, since
-# philorag_open_library must find a library before there is a current one.
+# Where the owner can't take the role it serves itself, and only forced row security binds it. `libraries` stays open to
+# it, since philorag_open_library must find a library before there is a current one.
 GRANTS = """
 do $$
 declare owned text;
 begin
-    if not exists (select from pg_roles where rolname = 'philorag_app') then
+    revoke execute on function philorag_open_library, philorag_open_space, philorag_index_space from public;
+    if exists (select from pg_roles where rolname = 'philorag_app') then
+        grant usage on schema public to philorag_app;
+        grant select, insert, update, delete on {owned} to philorag_app;
+        grant select, update (active_space_id, settings) on libraries to philorag_app;
+        grant select on embedding_spaces, alembic_version to philorag_app;
+        grant usage on sequence documents_id_seq, chunks_id_seq, canonical_refs_id_seq, jobs_id_seq to philorag_app;
+        grant execute on function philorag_open_library, philorag_open_space, philorag_index_space to philorag_app;
+    end if;
+    if not exists (select from pg_roles where rolname = 'philorag_app' and pg_has_role(oid, 'member')) then
         foreach owned in array string_to_array('{owned}', ', ') loop
             execute format('alter table %I force row level security', owned);
         end loop;
-        return;
     end if;
-    grant usage on schema public to philorag_app;
-    grant select, insert, update, delete on {owned} to philorag_app;
-    grant select, update (active_space_id, settings) on libraries to philorag_app;
-    grant select on embedding_spaces to philorag_app;
-    grant usage on all sequences in schema public to philorag_app;
-    grant select on alembic_version to philorag_app;
-    revoke execute on function philorag_open_library, philorag_open_space, philorag_index_space from public;
-    grant execute on function philorag_open_library, philorag_open_space, philorag_index_space to philorag_app;
 end $$
 """
 

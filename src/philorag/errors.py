@@ -12,6 +12,7 @@ PhiloragError
 
 from __future__ import annotations
 
+import re
 import secrets
 from typing import Any, ClassVar, Literal
 
@@ -28,6 +29,7 @@ __all__ = [
     "ProcessingReason",
     "error_payload",
     "new_incident",
+    "reason",
 ]
 
 ProcessingReason = Literal[
@@ -44,6 +46,9 @@ ProcessingReason = Literal[
     "out_of_memory",
 ]
 DatabaseReason = Literal["unreachable", "auth", "missing_extension", "schema_newer"]
+
+_FOLDERS = re.compile(r"(?:[A-Za-z]:)?[/\\](?:[^\s/\\'\"():]+[/\\])+")
+_LONGEST_REASON = 300
 
 
 class PhiloragError(Exception):
@@ -109,6 +114,13 @@ class ConfigurationError(PhiloragError):
     """A setting can't be used: the process says which and stops."""
 
     code = "INVALID_INPUT"
+
+
+def reason(error: BaseException) -> str:
+    """Why somebody else's code failed, short and without the folders of this server, for a client to see."""
+    text = f"{type(error).__name__}: {error}".removesuffix(": ")
+    text = _FOLDERS.sub("", text)
+    return text if len(text) <= _LONGEST_REASON else f"{text[: _LONGEST_REASON - 1]}…"
 
 
 def new_incident() -> str:

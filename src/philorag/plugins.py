@@ -17,7 +17,7 @@ from mcp_types import ToolAnnotations
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings
 
-from philorag.errors import ConfigurationError, PhiloragError
+from philorag.errors import ConfigurationError, reason
 from philorag.wire import ToolFailure
 
 if TYPE_CHECKING:
@@ -134,9 +134,7 @@ def _guarded(function: ToolFunction) -> ToolFunction:
     async def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return await function(*args, **kwargs)
-        except PhiloragError as error:
-            raise ToolFailure(error) from error
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             # The one place where a bug in a tool becomes INTERNAL_ERROR instead of a traceback for the client.
             raise ToolFailure(error) from error
 
@@ -222,7 +220,7 @@ def _load(point: EntryPoint, settings: Settings, before: Iterable[LoadedPlugin])
     found = functools.partial(LoadedPlugin, point.name, _distribution(point), version)
     try:
         plugin, registrar = _registered(point, settings)
-    except Exception as error:  # noqa: BLE001
+    except (Exception, SystemExit) as error:  # noqa: BLE001
         # A plugin is somebody else's code: whatever it raises must not stop the gateway.
         _LOG.debug("Loading %s failed", point.value, exc_info=error)
         return found(problem=_reason(error))
@@ -244,11 +242,11 @@ def _registered(point: EntryPoint, settings: Settings) -> tuple[ToolPlugin, Regi
     return plugin, registrar
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_input=False)[0]
         return f"its settings are wrong: {'.'.join(map(str, first['loc']))}: {first['msg']}"
-    return f"{type(error).__name__}: {error}"
+    return reason(error)
 
 
 def _refuse_unknown(settings: Settings, known: set[str]) -> None:
@@ -265,9 +263,9 @@ def _refuse_unknown(settings: Settings, known: set[str]) -> None:
 
 
 def _enabled(name: str, settings: Settings) -> bool:
-    if name in settings.plugins_disabled:
-        return False
-    return settings.toolsets is None or name in settings.toolsets or name == ALWAYS_ON
+    if name == ALWAYS_ON:
+        return True
+    return name not in settings.plugins_disabled and (settings.toolsets is None or name in settings.toolsets)
 
 
 def _distribution(point: EntryPoint) -> str:

@@ -22,5 +22,9 @@ def configure_logging(settings: Settings) -> None:
         handler = logging.FileHandler(settings.log_file, encoding="utf-8")
     handler.setFormatter(logging.Formatter(_FORMAT))
     logging.basicConfig(level=settings.log_level, handlers=[handler], force=True)
+    # fastmcp sets up a handler of its own when it is imported.
+    theirs = logging.getLogger("fastmcp")
+    theirs.handlers.clear()
+    theirs.propagate = True
     for noisy in ("mcp", "alembic", "sqlalchemy", "fastmcp"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLevelName(settings.log_level)))

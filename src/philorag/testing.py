@@ -21,8 +21,6 @@ from philorag.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from philorag.gateway import Gateway
-
 __all__ = ["ToolCallFailed", "call", "connected", "entry_point", "temporary_database", "temporary_settings"]
 
 

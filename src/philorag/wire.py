@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 __all__ = ["ContractErrors", "ToolFailure", "explain"]
 
 _LOG = logging.getLogger(__name__)
+_UNKNOWN = frozenset({"unexpected_keyword_argument", "extra_forbidden"})
+_MISSING = frozenset({"missing_argument", "missing"})
+_BRANCHES = frozenset({"int", "str", "float", "bool", "dict", "list", "none"})
+_SIMPLE = {"boolean": True, "string": "text"}
 _SHOWN = 3
 _LONGEST_ECHO = 40
 
@@ -32,7 +36,7 @@ _LONGEST_ECHO = 40
 class ToolFailure(ToolError):
     """A tool's failure on its way to the middleware."""
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, error: BaseException) -> None:
         super().__init__(str(error), log_level=logging.DEBUG)
         self.error = error
 
@@ -47,6 +51,7 @@ class ContractErrors(Middleware):
         self, context: MiddlewareContext[CallToolRequestParams], call_next: CallNext[CallToolRequestParams, ToolResult]
     ) -> ToolResult:
         name = context.message.name
+        error: BaseException
         try:
             return await call_next(context)
         except ToolFailure as failure:
@@ -57,7 +62,7 @@ class ContractErrors(Middleware):
             error = await _unknown_tool(context)
         raise ToolError(self._json(name, error), log_level=logging.DEBUG)
 
-    def _json(self, tool: str, error: Exception) -> str:
+    def _json(self, tool: str, error: BaseException) -> str:
         incident = None
         if not isinstance(error, PhiloragError):
             incident = new_incident()
@@ -90,33 +95,45 @@ def explain(error: ValidationError, schema: dict[str, Any]) -> InvalidInput:
     sentences = [_sentence(problem, schema) for problem in problems[:_SHOWN]]
     if len(problems) > _SHOWN:
         sentences.append(f"({len(problems) - _SHOWN} more problems.)")
-    first = _path(problems[0]["loc"])
-    details: dict[str, Any] = {"argument": first, "problem": problems[0]["msg"]}
-    example = _example(schema, problems[0]["loc"])
-    if example is not None:
-        details["example"] = example
+    first = problems[0]
+    details: dict[str, Any] = {"argument": _path(first["loc"]), "problem": _problem(first)}
+    if first["type"] not in _UNKNOWN:
+        details["example"] = _example(schema, first["loc"])
     return InvalidInput(" ".join(sentences), **details)
 
 
 def _distinct(problems: Sequence[ErrorDetails]) -> list[ErrorDetails]:
-    """One problem an argument: each branch of a union adds its own."""
+    """One problem an argument: of those that the branches of a union have, the one that is not about the type."""
     by_path: dict[str, ErrorDetails] = {}
     for problem in problems:
-        by_path.setdefault(_path(problem["loc"]), problem)
+        before = by_path.setdefault(_path(problem["loc"]), problem)
+        if before["type"].endswith("_type") and not problem["type"].endswith("_type"):
+            by_path[_path(problem["loc"])] = problem
     return list(by_path.values())
 
 
 def _sentence(problem: ErrorDetails, schema: dict[str, Any]) -> str:
     path = _path(problem["loc"])
-    known = list(_properties(schema, problem["loc"][:-1]))
-    if problem["type"] in {"unexpected_keyword_argument", "extra_forbidden"}:
-        return f"Unknown argument `{path}`.{_nearest(str(problem['loc'][-1]), known)}"
-    example = _example(schema, problem["loc"])
-    hint = "" if example is None else f" Give for example {json.dumps(example, ensure_ascii=False)}."
-    if problem["type"] in {"missing_argument", "missing"}:
-        return f"The argument `{path}` is missing.{hint}"
-    message = problem["msg"].removeprefix("Value error, ").rstrip(".")
-    return f"`{path}`: {message}{_got(problem)}.{hint}"
+    if problem["type"] in _UNKNOWN:
+        return f"Unknown argument `{path}`.{_nearest(str(problem['loc'][-1]), _known(schema, problem['loc']))}"
+    hint = f"Give for example {json.dumps(_example(schema, problem['loc']), ensure_ascii=False)}."
+    if problem["type"] in _MISSING:
+        return f"The argument `{path}` is missing. {hint}"
+    return f"`{path}`: {_problem(problem)}{_got(problem)}. {hint}"
+
+
+def _problem(problem: ErrorDetails) -> str:
+    """Pydantic's message; of a text's length in characters, which pydantic calls items."""
+    kind, context = problem["type"], problem.get("ctx", {})
+    if kind in _UNKNOWN:
+        return "unknown argument"
+    if kind in _MISSING:
+        return "missing"
+    if kind == "too_long" and isinstance(problem["input"], str):
+        return f"must have at most {context['max_length']} characters; it has {context['actual_length']}"
+    if kind == "too_short" and isinstance(problem["input"], str):
+        return f"must have at least {context['min_length']} character"
+    return problem["msg"].removeprefix("Value error, ").rstrip(".")
 
 
 def _got(problem: ErrorDetails) -> str:
@@ -150,50 +167,51 @@ def _path(location: Sequence[str | int]) -> str:
     return path
 
 
-_BRANCHES = frozenset({"int", "str", "float", "bool", "dict", "list", "none"})
+def _known(schema: dict[str, Any], location: Sequence[str | int]) -> list[str]:
+    """The names that stand where the unknown last part of *location* was given."""
+    return list(_at(schema, location[:-1]).get("properties", {}))
 
 
-def _resolve(schema: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
-    """*node* with its reference followed, and an optional's one real branch taken."""
-    if "$ref" in node:
-        target: dict[str, Any] = schema.get("$defs", {}).get(node["$ref"].rsplit("/", 1)[-1], {})
-        return target
-    for branch in node.get("anyOf", ()):
-        if branch.get("type") != "null":
-            return {**_resolve(schema, branch), **{key: node[key] for key in ("examples",) if key in node}}
-    return node
-
-
-def _properties(schema: dict[str, Any], location: Sequence[str | int]) -> dict[str, Any]:
+def _at(schema: dict[str, Any], location: Sequence[str | int]) -> dict[str, Any]:
+    """The schema of the argument at *location*; empty where it says nothing."""
     node = schema
     for part in location:
         if isinstance(part, int):
             node = _resolve(schema, node.get("items", {}))
         elif part in node.get("properties", {}):
             node = _resolve(schema, node["properties"][part])
-    properties: dict[str, Any] = node.get("properties", {})
-    return properties
+        elif part.isidentifier() and part not in _BRANCHES:
+            return {}
+    return node
+
+
+def _resolve(schema: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
+    """*node* with its reference followed and, of a union, the branch taken that shows best what is accepted."""
+    if "$ref" in node:
+        target: dict[str, Any] = schema.get("$defs", {}).get(node["$ref"].rsplit("/", 1)[-1], {})
+        return {**target, **node}
+    branches = [_resolve(schema, branch) for branch in node.get("anyOf", ()) if branch.get("type") != "null"]
+    if not branches:
+        return node
+    return {**next((branch for branch in branches if branch.get("examples")), branches[0]), **node}
 
 
 def _example(schema: dict[str, Any], location: Sequence[str | int]) -> Any:
-    """An accepted value for the argument at *location*, from its schema; None when it says none."""
-    named = [part for part in location if isinstance(part, int) or part in _all_names(schema)]
-    if not named or isinstance(named[-1], int):
-        named = named[:-1]
-    if not named:
-        return None
-    declared = _properties(schema, named[:-1]).get(str(named[-1]), {})
-    node = {**_resolve(schema, declared), **declared}
+    """A value that is accepted for the argument at *location*."""
+    return _accepted(schema, _at(schema, location))
+
+
+def _accepted(schema: dict[str, Any], node: dict[str, Any]) -> Any:
     if node.get("examples"):
         return node["examples"][0]
-    return node.get("enum", [node.get("default")])[0]
-
-
-def _all_names(schema: dict[str, Any]) -> set[str]:
-    nodes = [schema, *schema.get("$defs", {}).values()]
-    names = {name for node in nodes for name in node.get("properties", {})}
-    for node in nodes:
-        for value in node.get("properties", {}).values():
-            names |= set(_resolve(schema, value).get("properties", {}))
-            names |= set(_resolve(schema, _resolve(schema, value).get("items", {})).get("properties", {}))
-    return names
+    if node.get("enum"):
+        return node["enum"][0]
+    if node.get("default") is not None:
+        return node["default"]
+    kind = node.get("type")
+    if kind == "object":
+        required = {name: _resolve(schema, node["properties"][name]) for name in node.get("required", ())}
+        return {name: _accepted(schema, part) for name, part in required.items()}
+    if kind == "array":
+        return [_accepted(schema, _resolve(schema, node.get("items", {})))]
+    return _SIMPLE.get(kind, node.get("minimum", 1)) if isinstance(kind, str) else None

@@ -7,6 +7,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from philorag.errors import EmbeddingFailed
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -37,9 +39,12 @@ class EmbeddingQueue:
         self._batch = batch
         self._waiting: deque[_Request] = deque()
         self._worker: asyncio.Task[None] | None = None
+        self._closed = False
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
         """A vector for each text, in order. Raises `EmbeddingFailed`."""
+        if self._closed:
+            raise _closing()
         if not texts:
             return []
         request = _Request(deque(texts), asyncio.get_running_loop().create_future())
@@ -53,22 +58,29 @@ class EmbeddingQueue:
         return request.vectors
 
     async def close(self) -> None:
-        """Stop after the batch that is under way."""
+        """Stop after the batch that is under way; who still waits gets `EmbeddingFailed`."""
+        self._closed = True
+        for request in self._waiting:
+            request.texts.clear()
+            if not request.done.done():
+                request.done.set_exception(_closing())
         if self._worker is not None:
-            self._worker.cancel()
-            await asyncio.gather(self._worker, return_exceptions=True)
+            await self._worker
 
     async def _work(self) -> None:
         while self._waiting:
             batch = self._next_batch()
             if not batch:
                 continue
+            texts = [text for _, text in batch]
             try:
-                vectors = await asyncio.to_thread(self._embedder.embed_passages, [text for _, text in batch])
+                vectors = list(await asyncio.to_thread(self._embedder.embed_passages, texts))
+                if len(vectors) != len(texts):
+                    raise EmbeddingFailed(f"The model answered {len(vectors)} vectors for {len(texts)} passages.")
             except Exception as error:  # noqa: BLE001 - whatever the provider raises belongs to those who wait for it
                 self._fail(batch, error)
             else:
-                self._deliver(batch, list(vectors))
+                self._deliver(batch, vectors)
 
     def _next_batch(self) -> list[tuple[_Request, str]]:
         batch: list[tuple[_Request, str]] = []
@@ -92,3 +104,7 @@ class EmbeddingQueue:
             request.texts.clear()
             if not request.done.done():
                 request.done.set_exception(error)
+
+
+def _closing() -> EmbeddingFailed:
+    return EmbeddingFailed("The gateway is closing. Try again when it is back.")

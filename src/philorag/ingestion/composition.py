@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from philorag.model import Block
+    from philorag.model import Block, Layer
 
 __all__ = ["Composition", "PlacedBlock", "compose"]
 
 SEPARATOR = "\n\n"
+_LAYERS: tuple[Layer, ...] = ("main", "note", "apparatus")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +39,16 @@ class Composition:
 
 
 def compose(blocks: Sequence[Block]) -> Composition:
-    """Join *blocks* by blank lines: the main text in order, then the notes and the apparatus."""
-    ordered = [block for block in blocks if block.layer == "main"] + [
-        block for block in blocks if block.layer != "main"
-    ]
+    """Join *blocks* by blank lines: the main text in order, then the notes, then the apparatus."""
+    ordered = sorted(blocks, key=lambda block: _LAYERS.index(block.layer))
     numbers: Counter[tuple[object, ...]] = Counter()
     placed = []
     position = 0
     for block in ordered:
         section = (block.layer, block.section_path)
+        if block.kind == "heading":
+            # Also where the section before has the very same headings.
+            numbers[section] = 0
         end = position + len(block.text)
         placed.append(PlacedBlock(block, position, end, numbers[section] + 1))
         if block.kind != "heading":

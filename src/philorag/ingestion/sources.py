@@ -23,7 +23,7 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file as the walk saw it; *logical* is its path in the library."""
+    """A file as the walk saw it: *path* is free of links, *logical* is its path in the library."""
 
     path: Path
     logical: str
@@ -52,9 +52,10 @@ class SourceFolder:
 
         Raises `PermissionDenied` when it leaves this folder, `InvalidInput` when nothing is there.
         """
-        if "\0" in path:
+        if "\0" in path or not _is_text(path):
             raise InvalidInput(
-                f"`{argument}` holds a NUL character; give a path such as 'plato/republic.md'.", argument=argument
+                f"`{argument}` holds a character that no path here has; give a path such as 'plato/republic.md'.",
+                argument=argument,
             )
         wanted = Path(os.path.normpath(self.folder / path))
         if ".." in Path(path).parts or not (wanted.is_relative_to(self.folder) and self._holds(wanted)):
@@ -78,9 +79,12 @@ class SourceFolder:
         return unicodedata.normalize("NFC", f"{self._prefix}/{relative}")
 
     def file(self, path: Path) -> SourceFile:
-        """*path* as a file to read. Raises `ProcessingError` when it isn't one."""
+        """*path* as a file to read. Raises `ProcessingError` when it isn't one, `PermissionDenied` when it left."""
+        real = Path(os.path.realpath(path))
+        if not real.is_relative_to(self._real):
+            raise PermissionDenied("This link leaves the source folder.")
         try:
-            status = path.stat()
+            status = real.stat()
         except OSError as error:
             raise _unreadable(error) from error
         if not stat.S_ISREG(status.st_mode):
@@ -89,50 +93,68 @@ class SourceFolder:
                 "file.",
                 reason="not_a_file",
             )
-        return SourceFile(path, self.logical(path), status.st_size, status.st_mtime_ns)
+        return SourceFile(real, self._name_of(path, real), status.st_size, status.st_mtime_ns)
 
     def walk(self, folder: Path, *, recursive: bool) -> Walk:
         """Every file below *folder* in order of name. Names that begin with a dot are passed over."""
         found = Walk()
+        taken: dict[str, Path] = {}
         for path in self._below(folder, found, recursive=recursive):
-            self._take(path, found)
+            self._take(path, found, taken)
         return found
 
     def _below(self, folder: Path, found: Walk, *, recursive: bool) -> Iterator[Path]:
+        waiting = [folder]
+        while waiting:
+            path = waiting.pop()
+            if path == folder or (recursive and path.is_dir() and not path.is_symlink()):
+                waiting.extend(reversed(self._entries(path, found)))
+            elif not (path.is_dir() and (self._holds(path) or not path.is_symlink())):
+                # A link to a folder in here is passed over: that folder's own name leads to the same files.
+                yield path
+
+    def _entries(self, folder: Path, found: Walk) -> list[Path]:
         try:
-            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+            names = sorted(name for name in os.listdir(folder) if not name.startswith("."))  # noqa: PTH208 - quicker
         except OSError as error:
             found.failed.append(_failure(self._printable(folder), _unreadable(error)))
-            return
-        for entry in entries:
-            if entry.name.startswith("."):
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                if recursive:
-                    yield from self._below(Path(entry.path), found, recursive=True)
-            elif not (entry.is_symlink() and entry.is_dir() and self._holds(Path(entry.path))):
-                # A link to a folder in here is passed over: that folder's own name leads to the same files.
-                yield Path(entry.path)
+            return []
+        return [folder / name for name in names]
 
-    def _take(self, path: Path, found: Walk) -> None:
-        if not self._holds(path):
-            link = PermissionDenied("This link leaves the source folder.")
-            found.failed.append(_failure(self._printable(path), link))
-            return
+    def _take(self, path: Path, found: Walk, taken: dict[str, Path]) -> None:
         try:
-            self.logical(path).encode()
-            found.files.append(self.file(path))
-        except UnicodeEncodeError:
-            problem = ProcessingError("The file's name is not valid UTF-8. Rename it.", reason="unreadable")
-            found.failed.append(_failure(self._printable(path), problem))
-        except ProcessingError as error:
+            if not _is_text(str(path)):
+                raise ProcessingError("The file's name is not valid UTF-8. Rename it.", reason="unreadable")
+            file = self.file(path)
+            first = taken.setdefault(file.logical, file.path)
+            if first is file.path:
+                found.files.append(file)
+            elif first != file.path:
+                raise ProcessingError(
+                    "Another file here has the same name in another Unicode form. Rename one.", reason="unreadable"
+                )
+        except (PermissionDenied, ProcessingError) as error:
             found.failed.append(_failure(self._printable(path), error))
+
+    def _name_of(self, path: Path, real: Path) -> str:
+        """A link is another name of the file that it leads to, unless that is hidden (as git-annex keeps files)."""
+        below = real.relative_to(self._real)
+        visible = not any(part.startswith(".") for part in below.parts)
+        return self.logical(self.folder / below if visible else path)
 
     def _holds(self, path: Path) -> bool:
         return Path(os.path.realpath(path)).is_relative_to(self._real)
 
     def _printable(self, path: Path) -> str:
         return self.logical(path).encode("utf-8", "backslashreplace").decode()
+
+
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def hash_unchanged(file: SourceFile, known: SourceState) -> bool:

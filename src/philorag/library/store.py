@@ -147,7 +147,8 @@ def _joined(texts: dict[int, str], document: Document, embedder: Embedder) -> li
         chunks.append(
             NewChunk(
                 text=text,
-                content_hash=hashlib.sha256(text.encode()).hexdigest(),
+                # With the index: equal texts at two indexes have each their own vector.
+                content_hash=hashlib.sha256(f"{index}\0{text}".encode()).hexdigest(),
                 token_count=length,
                 language=language_of(text, document.language),
                 locator=locator,

@@ -5,28 +5,45 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from philorag.model import Document, Locator, StoredPassage
 
 __all__ = ["cite"]
 
+_NAMED_AUTHORS = 3
+
 
 def cite(passage: StoredPassage) -> str:
-    """As `Aristotle, Nicomachean Ethics (1893), Book I › 7, p. 13, ¶ 2`, as far as it is known."""
+    """As `Aristotle, Nicomachean Ethics (1893), Book I › 7, EN 1097b22, p. 13, ¶ 2`, as far as it is known."""
     document, locator = passage.document, passage.locator
-    return ", ".join(
-        part for part in (_work(document), _section(document, locator), _page(locator), _place(locator)) if part
+    parts = (
+        _authors(document.authors),
+        _title(document),
+        _section(document, locator),
+        *(reference.text for reference in locator.canonical),
+        _page(locator),
+        _place(locator),
     )
+    return ", ".join(part for part in parts if part)
 
 
-def _work(document: Document) -> str:
+def _authors(names: Sequence[str]) -> str:
+    if len(names) > _NAMED_AUTHORS:
+        return f"{names[0]} et al."
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
+def _title(document: Document) -> str:
     title = document.title or document.path or document.source_uri
     year = f" ({document.publication_date[:4]})" if document.publication_date else ""
-    return ", ".join([*document.authors, f"{title}{year}"])
+    return f"{title}{year}"
 
 
 def _section(document: Document, locator: Locator) -> str:
     path = locator.section_path
-    return " › ".join(path[1:] if path and path[0] == document.title else path)
+    is_title = path and document.title and path[0].casefold() == document.title.casefold()
+    return " › ".join(path[1:] if is_title else path)
 
 
 def _page(locator: Locator) -> str:
@@ -37,5 +54,8 @@ def _page(locator: Locator) -> str:
 
 def _place(locator: Locator) -> str:
     if locator.layer == "note":
-        return "note"
+        # Whose note it is decides whose words these are.
+        return f"{locator.note_author}'s note" if locator.note_author in {"editor", "translator"} else "note"
+    if locator.layer == "apparatus":
+        return "apparatus"
     return "" if locator.paragraph is None else f"¶ {locator.paragraph}"

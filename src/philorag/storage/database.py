@@ -14,7 +14,7 @@ from pgvector.asyncpg import register_vector
 from sqlalchemy import event, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from philorag.errors import DatabaseUnavailable
+from philorag.errors import ConfigurationError, DatabaseUnavailable
 from philorag.storage.embedded import EmbeddedPostgres
 from philorag.storage.failures import database_errors
 from philorag.storage.migrations import HEAD, current_revision, migrate
@@ -50,25 +50,32 @@ class Database:
     """An open store. `open` starts and migrates what it needs; `unit_of_work` is the one way to the data."""
 
     def __init__(
-        self, engine: AsyncEngine, *, kind: Literal["embedded", "external"], embedded: EmbeddedPostgres | None = None
+        self,
+        engine: AsyncEngine,
+        parameters: dict[str, Any],
+        *,
+        kind: Literal["embedded", "external"],
+        embedded: EmbeddedPostgres | None = None,
     ) -> None:
         self.kind = kind
         self._engine = engine
+        self._parameters = parameters
         self._embedded = embedded
 
     @classmethod
     async def open(cls, settings: Settings) -> Database:
         """Start the embedded server or reach the operator's, bring its schema up to date, and connect.
 
-        Raises `DatabaseUnavailable`, or `ConfigurationError` when the embedded cluster is of another PostgreSQL.
+        Raises `DatabaseUnavailable`, or `ConfigurationError` when the embedded cluster is of another PostgreSQL or
+        when whoever serves would not be bound by row security.
         """
         if not settings.uses_embedded_database:
             serving, owner = _external(settings)
-            return cls(await _prepare(serving, owner), kind="external")
+            return cls(await _prepare(serving, owner), serving, kind="external")
         embedded = EmbeddedPostgres(settings.data_dir / "postgres")
         parameters = asdict(await asyncio.to_thread(embedded.start))
         try:
-            return cls(await _prepare(parameters, parameters), kind="embedded", embedded=embedded)
+            return cls(await _prepare(parameters, parameters), parameters, kind="embedded", embedded=embedded)
         except BaseException:
             await asyncio.to_thread(embedded.stop)
             raise
@@ -115,7 +122,8 @@ class Database:
     async def _plain(self) -> AsyncIterator[AsyncConnection]:
         connection = await self._connect()
         try:
-            yield connection
+            with database_errors():
+                yield connection
         finally:
             await connection.close()
 
@@ -127,7 +135,8 @@ class Database:
             if self._embedded is None:
                 raise
             _LOG.warning("The embedded PostgreSQL does not answer; starting it again")
-        await asyncio.to_thread(self._embedded.ensure_running)
+        # It may listen somewhere else now; new connections read the parameters when they are made.
+        self._parameters.update(asdict(await asyncio.to_thread(self._embedded.ensure_running)))
         with database_errors():
             return await self._engine.connect()
 
@@ -138,30 +147,51 @@ _STATUS = text("""
 """)
 
 
+# Serving goes through the role, or under forced row security as the owner, or not at all.
+_SERVING = text("""
+    select coalesce(bool_or(has_table_privilege(r.oid, 'documents', 'select')), false) as role_is_ready,
+           coalesce(bool_or(pg_has_role(coalesce(cast(:user as name), current_user), r.oid, 'member')), false) as member,
+           (select relforcerowsecurity from pg_class where oid = 'documents'::regclass) as forced
+      from pg_roles r where r.rolname = :role
+""")
+
+
 async def _prepare(serving: dict[str, Any], owner: dict[str, Any]) -> AsyncEngine:
     """Migrate as *owner*, then an engine that serves as the serving role where there is one."""
     with database_errors():
-        has_role = await _migrated(owner, grant_to=serving if serving != owner else None)
-    if not has_role:
-        _LOG.warning("The role %s is missing: the tables' owner serves under forced row security", SERVING_ROLE)
-    engine = _engine(serving, role=SERVING_ROLE if has_role else None)
+        user = await _user_of(serving) if serving != owner else None
+        through_role = await _migrated(owner, user)
+    if not through_role:
+        _LOG.warning("The role %s can't be used: the tables' owner serves under forced row security", SERVING_ROLE)
+    engine = _engine(serving, role=SERVING_ROLE if through_role else None)
     event.listen(engine.sync_engine, "connect", lambda dbapi, _: dbapi.run_async(register_vector))
     return engine
 
 
-async def _migrated(owner: dict[str, Any], grant_to: dict[str, Any] | None) -> bool:
+async def _migrated(owner: dict[str, Any], user: str | None) -> bool:
     engine = _engine(owner, role=None)
     try:
         async with engine.begin() as connection:
             await migrate(connection)
-            exists = text("select exists (select from pg_roles where rolname = :role)")
-            has_role = bool(await connection.scalar(exists, {"role": SERVING_ROLE}))
-            if has_role and grant_to is not None:
-                user = await _user_of(grant_to)
-                await connection.execute(text(f"grant {SERVING_ROLE} to {_quoted(user)}"))
-            return has_role
+            return await _takes_role(connection, user)
     finally:
         await engine.dispose()
+
+
+async def _takes_role(connection: AsyncConnection, user: str | None) -> bool:
+    """Whether *user* (None is the owner) serves through the serving role, which it is given if need be."""
+    found = (await connection.execute(_SERVING, {"role": SERVING_ROLE, "user": user})).one()
+    if found.role_is_ready and (found.member or user is not None):
+        if not found.member:
+            await connection.execute(text(f"grant {SERVING_ROLE} to {_quoted(user or '')}"))
+        return True
+    if user is not None or not found.forced:
+        raise ConfigurationError(
+            f"The role {SERVING_ROLE} can't be used, and without it nothing keeps libraries apart. Let an administrator "
+            f"run `create role {SERVING_ROLE} nologin` and grant it to the schema's owner with admin option before the "
+            "first start, or serve as the owner, without PHILORAG_MIGRATE_URL."
+        )
+    return False
 
 
 async def _user_of(parameters: dict[str, Any]) -> str:

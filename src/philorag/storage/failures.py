@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from philorag.errors import DatabaseUnavailable
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["database_errors", "of_database", "unavailable"]
 
 _AUTH = (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError)
-_EXTENSION = (asyncpg.FeatureNotSupportedError, asyncpg.UndefinedFileError)
+_EXTENSION = (asyncpg.FeatureNotSupportedError, asyncpg.UndefinedFileError, asyncpg.InsufficientPrivilegeError)
 _UNREACHABLE = (
     OSError,
     asyncpg.PostgresConnectionError,
@@ -25,7 +26,8 @@ _UNREACHABLE = (
     asyncpg.CrashShutdownError,
     asyncpg.CannotConnectNowError,
     asyncpg.TooManyConnectionsError,
-    asyncpg.InterfaceError,
+    asyncpg.ClientConfigurationError,
+    PoolTimeout,
 )
 
 
@@ -59,6 +61,13 @@ def unavailable(error: BaseException) -> DatabaseUnavailable | None:
             "`philorag db upgrade` as a user who may create extensions.",
             reason="missing_extension",
         )
+    for cause in causes:
+        if isinstance(cause, asyncpg.InsufficientPrivilegeError) and "row-level security" not in str(cause):
+            return DatabaseUnavailable(
+                f"PostgreSQL does not allow its user what is needed ({cause.args[0]}). Grant it, or name the schema's "
+                "owner in PHILORAG_MIGRATE_URL.",
+                reason="auth",
+            )
     if any(isinstance(cause, _UNREACHABLE) or _lost(cause) for cause in causes):
         return DatabaseUnavailable(
             "The database can't be reached. Check that PostgreSQL runs and that its address is right, then try again.",
@@ -68,7 +77,10 @@ def unavailable(error: BaseException) -> DatabaseUnavailable | None:
 
 
 def _lost(error: BaseException) -> bool:
-    return isinstance(error, DBAPIError) and error.connection_invalidated
+    if isinstance(error, DBAPIError):
+        return error.connection_invalidated
+    # Of asyncpg's InterfaceErrors, a wrong argument is ours; a connection that is gone is not.
+    return isinstance(error, asyncpg.InterfaceError) and "closed" in str(error)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

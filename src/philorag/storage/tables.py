@@ -35,8 +35,8 @@ class Vector(UserDefinedType[Any]):
         return "vector"
 
 
-def _moment(name: str) -> Column[Any]:
-    return Column(name, DateTime(timezone=True))
+def _moment(name: str, *, nullable: bool = False) -> Column[Any]:
+    return Column(name, DateTime(timezone=True), nullable=nullable)
 
 
 libraries = Table(
@@ -92,7 +92,7 @@ documents = Table(
     Column("task_id", Text),
     _moment("created_at"),
     _moment("modified_at"),
-    _moment("last_processed_at"),
+    _moment("last_processed_at", nullable=True),
 )
 
 document_tags = Table(
@@ -167,7 +167,7 @@ jobs = Table(
     Column("result", JSONB),
     _moment("created_at"),
     _moment("updated_at"),
-    _moment("finished_at"),
+    _moment("finished_at", nullable=True),
 )
 
 roots = Table(

@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from philorag import __version__
 from philorag.errors import PhiloragError
+from philorag.gateway import Gateway
 from philorag.plugins import CurrentToolContext, LoadedPlugin, Plugin, Registrar, ToolContext
 
 __all__ = ["plugin"]
@@ -84,20 +85,21 @@ async def gateway_status(context: ToolContext = CurrentToolContext()) -> Gateway
         embedding_space=space,
         lexical_engine="BM25 over postings",
         library=settings.library,
-        plugins=[_plugin_state(loaded) for loaded in context.gateway.plugins],
+        plugins=[_plugin_state(loaded, context.gateway) for loaded in context.gateway.plugins],
         queue_depth=running,
         sources={},
     )
 
 
-def _plugin_state(loaded: LoadedPlugin) -> PluginState:
+def _plugin_state(loaded: LoadedPlugin, gateway: Gateway) -> PluginState:
+    name = loaded.plugin.name if loaded.plugin is not None else loaded.toolset
     return PluginState(
-        name=loaded.plugin.name if loaded.plugin is not None else loaded.toolset,
+        name=name,
         version=loaded.version,
         distribution=loaded.distribution,
         toolset=loaded.toolset,
         tools=list(loaded.tools),
-        problem=loaded.problem,
+        problem=loaded.problem or gateway.start_problems.get(name),
     )
 
 

@@ -93,7 +93,10 @@ async def add_document(
     extracted_text_hash: Annotated[Text, Field(max_length=200)] | None = None,
     context: ToolContext = CurrentToolContext(),
 ) -> AddedDocument:
-    """Add a document without text, or replace the fields of the one with this source_uri: what you omit becomes null."""
+    """Add a document without text, or replace the fields of the one with this source_uri; what is omitted becomes null.
+
+    Its text comes with batch_insert_chunks.
+    """
     services, caller = await context.services(), await context.caller()
     fields = DocumentFields(
         origin="add_document",

@@ -130,13 +130,13 @@ class ChunkRepository(Repository):
         ids, fresh = await self._match(document_id, incoming)
         if not vectors.keys() >= set(fresh):
             raise MissingVectors
-        await self._remove_except(document_id, ids.values())
+        removed = await self._remove_except(document_id, ids.values())
         for position, chunk_id in zip(fresh, await self._new_ids(len(fresh)), strict=True):
             ids[position] = chunk_id
         await self._store(document_id, incoming, ids)
         await self.save_vectors({ids[position]: vectors[position] for position in fresh}, space_id)
-        added = [(ids[position], incoming[position]) for position in fresh]
-        await self._postings.add(Indexed(i, analyzer_for(chunk.language).name, chunk.text) for i, chunk in added)
+        added = [_indexed(ids[position], incoming[position]) for position in fresh]
+        await self._postings.change(removed=removed, added=added)
         return len(fresh)
 
     async def save_vectors(self, vectors: Mapping[int, NDArray[np.float32]], space_id: int) -> None:
@@ -150,7 +150,7 @@ class ChunkRepository(Repository):
 
     async def delete_all(self, document_id: int) -> None:
         """Remove a document's passages, vectors and postings."""
-        await self._remove_except(document_id, ())
+        await self._postings.change(removed=await self._remove_except(document_id, ()))
 
     def _of(self, document_id: int) -> Any:
         return and_(chunks.c.library_id == self._library_id, chunks.c.document_id == document_id)
@@ -170,13 +170,13 @@ class ChunkRepository(Repository):
                 fresh.append(position)
         return ids, fresh
 
-    async def _remove_except(self, document_id: int, kept: Iterable[int]) -> None:
+    async def _remove_except(self, document_id: int, kept: Iterable[int]) -> list[Indexed]:
         doomed = and_(self._of(document_id), chunks.c.id != func.all(list(kept)))
         query = select(chunks.c.id, chunks.c.analyzer, chunks.c.chunk_text).where(doomed)
         rows = (await self._connection.execute(query)).all()
         if rows:
-            await self._postings.remove(Indexed(row.id, row.analyzer, row.chunk_text) for row in rows)
             await self._connection.execute(delete(chunks).where(doomed))
+        return [Indexed(row.id, row.analyzer, row.chunk_text) for row in rows]
 
     async def _new_ids(self, count: int) -> Sequence[int]:
         return (await self._connection.execute(_NEW_IDS, {"count": count})).scalars().all()
@@ -190,6 +190,10 @@ class ChunkRepository(Repository):
         await self._connection.execute(_MOVE, scope)
         await self._connection.execute(_INSERT, scope)
         await self._connection.execute(text("drop table incoming_chunks"))
+
+
+def _indexed(chunk_id: int, chunk: NewChunk) -> Indexed:
+    return Indexed(chunk_id, analyzer_for(chunk.language).name, chunk.text)
 
 
 def _record(chunk_id: int, position: int, chunk: NewChunk) -> tuple[Any, ...]:

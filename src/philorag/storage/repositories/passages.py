@@ -114,7 +114,8 @@ terms as (
            ln(1 + (t.chunks - coalesce(f.frequency, 0) + 0.5)::float8 / (coalesce(f.frequency, 0) + 0.5)) as idf
       from terms t left join frequencies f using (analyzer, term)
 ), coverage as (
-    select analyzer, coalesce(sum(idf) filter (where known), 0) / sum(idf) as share, bool_and(common) as all_common
+    select analyzer, coalesce(sum(idf) filter (where known), 0) / sum(idf) as share,
+           bool_and(common) filter (where known) as all_common
       from weighted group by analyzer
 ), lexical_all as materialized (
     select (posting >> 23) as chunk_id,

@@ -106,19 +106,17 @@ _LOCK = text("select pg_advisory_xact_lock(7483002, hashint8(:library_id))")
 class PostingsRepository(Repository):
     """Keeps the lexical leg in step with the passages."""
 
-    async def add(self, passages: Iterable[Indexed]) -> None:
-        for analyzer, group in _by_analyzer(passages).items():
-            await self._connection.execute(_ADD, self._parameters(analyzer, group))
-
-    async def remove(self, passages: Iterable[Indexed]) -> None:
-        grouped = _by_analyzer(passages)
-        if grouped:
+    async def change(self, *, removed: Iterable[Indexed] = (), added: Iterable[Indexed] = ()) -> None:
+        """Take passages out and put others in; at most once in a unit of work."""
+        leaving, coming = _by_analyzer(removed), _by_analyzer(added)
+        if leaving:
             await self._connection.execute(_LOCK, {"library_id": self._library_id})
-        for analyzer, group in grouped.items():
-            await self._connection.execute(_REMOVE, self._parameters(analyzer, group))
-            ids = [passage.chunk_id for passage in group]
-            span = {"library_id": self._library_id, "analyzer": analyzer, "first": min(ids), "last": max(ids)}
-            await self._connection.execute(_SWEEP, span)
+        # Each analyzer's statistics stay locked from here on: all take them in the same order, or two could deadlock.
+        for analyzer in sorted(leaving.keys() | coming.keys()):
+            if analyzer in leaving:
+                await self._remove(analyzer, leaving[analyzer])
+            if analyzer in coming:
+                await self._connection.execute(_ADD, self._parameters(analyzer, coming[analyzer]))
 
     async def compact(self, threshold: int = 2_000) -> None:
         """Merge the rows of many small additions, once more than *threshold* passages came since the last time."""
@@ -130,6 +128,12 @@ class PostingsRepository(Repository):
             key = {"library_id": self._library_id, "analyzer": analyzer}
             await self._connection.execute(_COMPACT, key)
             await self._connection.execute(_SETTLED, key)
+
+    async def _remove(self, analyzer: str, passages: Sequence[Indexed]) -> None:
+        await self._connection.execute(_REMOVE, self._parameters(analyzer, passages))
+        ids = [passage.chunk_id for passage in passages]
+        span = {"library_id": self._library_id, "analyzer": analyzer, "first": min(ids), "last": max(ids)}
+        await self._connection.execute(_SWEEP, span)
 
     def _parameters(self, name: str, group: Sequence[Indexed]) -> dict[str, object]:
         analyzer = ANALYZERS[name]
@@ -146,4 +150,4 @@ def _by_analyzer(passages: Iterable[Indexed]) -> dict[str, list[Indexed]]:
     grouped: dict[str, list[Indexed]] = defaultdict(list)
     for passage in passages:
         grouped[passage.analyzer].append(passage)
-    return dict(sorted(grouped.items()))
+    return grouped
