@@ -7,6 +7,8 @@ LIBRARY ?= examples/library
 WHEELS := build/wheels
 MODEL_SOURCES := $(shell find packages/philorag-e5-small -type f -not -path '*/__pycache__/*' -not -path '*/build/*')
 
+# The model's wheel is built while the dependencies are installed.
+MAKEFLAGS += --jobs=2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: run install test check lint types layers format docs lock clean
@@ -19,7 +21,8 @@ install: $(VENV)/.installed
 test: $(VENV)/.installed-dev ## the whole test suite
 	$(BIN)/python -m pytest
 
-check: lint types layers
+check:
+	$(MAKE) --jobs=1 lint types layers
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -57,8 +60,11 @@ $(WHEELS)/.model: $(VENV)/bin/python $(MODEL_SOURCES)
 	$(BIN)/pip wheel -q --no-deps -w $(WHEELS) ./packages/philorag-e5-small
 	touch $@
 
-$(VENV)/.installed: requirements.lock pyproject.toml $(WHEELS)/.model
+$(VENV)/.dependencies: requirements.lock $(VENV)/bin/python
 	$(BIN)/pip install -q --require-hashes -r requirements.lock
+	touch $@
+
+$(VENV)/.installed: $(VENV)/.dependencies $(WHEELS)/.model pyproject.toml
 	$(BIN)/pip install -q --no-deps --force-reinstall $(WHEELS)/*.whl
 	$(BIN)/pip install -q --no-deps -e .
 	touch $@
