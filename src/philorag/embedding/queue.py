@@ -74,13 +74,17 @@ class EmbeddingQueue:
                 continue
             texts = [text for _, text in batch]
             try:
-                vectors = list(await asyncio.to_thread(self._embedder.embed_passages, texts))
-                if len(vectors) != len(texts):
-                    raise EmbeddingFailed(f"The model answered {len(vectors)} vectors for {len(texts)} passages.")
+                vectors = await asyncio.to_thread(self._embed, texts)
             except Exception as error:  # noqa: BLE001 - whatever the provider raises belongs to those who wait for it
                 self._fail(batch, error)
             else:
                 self._deliver(batch, vectors)
+
+    def _embed(self, texts: Sequence[str]) -> list[Vector]:
+        vectors = list(self._embedder.embed_passages(texts))
+        if len(vectors) != len(texts):
+            raise EmbeddingFailed(f"The model answered {len(vectors)} vectors for {len(texts)} passages.")
+        return vectors
 
     def _next_batch(self) -> list[tuple[_Request, str]]:
         batch: list[tuple[_Request, str]] = []

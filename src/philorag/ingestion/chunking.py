@@ -6,11 +6,12 @@ last sentences of the passage before.
 
 from __future__ import annotations
 
-import bisect
 import hashlib
+import math
 import re
+import unicodedata
+from collections import Counter
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from philorag.model import Locator, NewChunk
@@ -20,11 +21,29 @@ if TYPE_CHECKING:
 
     from philorag.ingestion.composition import Composition, PlacedBlock
 
+    Count = Callable[[Sequence[str]], list[int]]
+    LanguageOf = Callable[[str, str | None], str | None]
+
 __all__ = ["ChunkLimits", "Span", "cut"]
 
-# A sentence ends at its mark, with what closes it, before white space. "Rep. 514a" and "e.g. this" go on, while Greek
-# sentences begin in lower case; `·` and `;` end a Greek one and divide a long one elsewhere.
-_SENTENCE_END = re.compile(r"""(?:(?<=[.!?…])[»”’"')\]]*\s+(?=[^\sa-z0-9]))|(?:(?<=[;·;])[»”’"')\]]*\s+(?=\S))""")
+# A sentence ends at its mark, with what closes it, before white space, or with its line where lines mean something.
+# "Rep. 514a", "e.g. this", "J. S. Mill" and "cf. Hume" go on, while Greek sentences begin in lower case and end at `·`
+# and `;` too. Chinese and Japanese leave no space.
+_SENTENCE_END = re.compile(
+    r"""(?:(?<=[.!?…؟।])(?<!\b\w\.)(?<!\b(?:[Cc]f|[Ss]t|[Pp]p|Mr|Dr|Ed)\.)(?<!\b(?:[Vv]ol|Mrs|Art|Bks)\.)(?<!\bProf\.)"""
+    r"""[»”’"')\]]*\s+(?=[^\sa-z0-9à-öø-ÿ]))"""
+    r"""|(?:(?<=[\u0370-\u03ff\u1f00-\u1fff][;·])[»”’"')\]]*\s+(?=\S))|\s*\n\s*|(?<=[。！？])\s*"""
+)
+_CLAUSE_END = re.compile(r"(?<=[;:·—,])\s+")
+_LEVELS = (_SENTENCE_END, _CLAUSE_END)
+# More characters than a token ever has: what is longer than this many a token need not be counted to be too long.
+_CHARS_A_TOKEN = 16
+_COUNTED_AT_ONCE = 1 << 18
+_NEARLY_FULL = 0.9
+# Up to here a full passage would leave a remainder of less than half its size.
+_TWO_PASSAGES = 1.5
+_JOINERS = "\u200d\ufe0e\ufe0f"
+_LONGEST_CLUSTER = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,151 +62,264 @@ class Span:
     char_end: int
     tokens: int
     block: PlacedBlock
+    begins_sentence: bool = True
+
+    @property
+    def is_heading(self) -> bool:
+        return self.block.block.kind == "heading"
 
 
-def cut(
-    composition: Composition,
-    limits: ChunkLimits,
-    count: Callable[[Sequence[str]], list[int]],
-    language_of: Callable[[str, str | None], str | None],
-) -> list[NewChunk]:
+def cut(composition: Composition, limits: ChunkLimits, count: Count, language_of: LanguageOf) -> list[NewChunk]:
     """The passages of a text, in order.
 
     *count* gives the tokens of each of some texts; *language_of* a passage's language from its text and what the
     source declared.
     """
-    passages: list[tuple[Span, Span]] = []
-    for section in _sections(composition.blocks):
-        spans = list(_spans(composition.content, section, limits.size, count))
-        passages.extend(_pack(composition.content, spans, limits, count))
-    texts = [composition.content[start.char_start : end.char_end] for start, end in passages]
-    tokens = count(texts)
+    cutter = _Cutter(composition.content, limits, count)
     return [
-        _chunk(start, end, text, length, language_of)
-        for (start, end), text, length in zip(passages, texts, tokens, strict=True)
+        _chunk(composition.content, passage, language_of)
+        for section in _sections(composition.blocks)
+        for passage in cutter.passages(section)
     ]
 
 
 def _sections(blocks: Sequence[PlacedBlock]) -> list[list[PlacedBlock]]:
     """Runs of blocks that one passage may cover. A heading alone is left to the path of what follows it."""
-
-    def key(placed: PlacedBlock) -> tuple[object, ...]:
-        return placed.block.layer, placed.block.section_path, placed.block.note_author
-
-    runs = [list(run) for _, run in groupby(blocks, key)]
+    runs: list[list[PlacedBlock]] = []
+    for placed in blocks:
+        last = runs[-1][-1] if runs else None
+        if last is None or _divides(last, placed):
+            runs.append([])
+        runs[-1].append(placed)
     with_text = [run for run in runs if any(placed.block.kind != "heading" for placed in run)]
     return with_text or runs
 
 
-def _spans(
-    content: str, section: Sequence[PlacedBlock], size: int, count: Callable[[Sequence[str]], list[int]]
-) -> Iterator[Span]:
-    lengths = count([placed.block.text for placed in section])
-    for placed, tokens in zip(section, lengths, strict=True):
-        if tokens <= size:
-            yield Span(placed.char_start, placed.char_end, tokens, placed)
-        else:
-            yield from _divided(content, placed, _SENTENCE_END, size, count)
+def _divides(last: PlacedBlock, placed: PlacedBlock) -> bool:
+    def key(one: PlacedBlock) -> tuple[object, ...]:
+        return one.block.layer, one.block.section_path, one.block.note_author
+
+    # Two sections in a row may have the same heading.
+    return key(last) != key(placed) or (placed.block.kind == "heading" and last.block.kind != "heading")
 
 
-def _divided(
-    content: str,
-    placed: PlacedBlock,
-    boundary: re.Pattern[str],
-    size: int,
-    count: Callable[[Sequence[str]], list[int]],
-) -> Iterator[Span]:
-    for start, end in _pieces(content, placed.char_start, placed.char_end, boundary):
-        tokens = count([content[start:end]])[0] if end - start > size // 2 else end - start
-        if tokens <= size:
-            yield Span(start, end, tokens, placed)
-        else:
-            for first, last in _halves(content, start, end, size, count):
-                yield Span(first, last, count([content[first:last]])[0], placed)
+@dataclass(frozen=True, slots=True)
+class _Passage:
+    """Spans that make a passage, which begins at *char_start*: before them when it repeats some text."""
+
+    char_start: int
+    tokens: int
+    spans: Sequence[Span]
+    block: PlacedBlock
+
+
+@dataclass(frozen=True, slots=True)
+class _Cutter:
+    content: str
+    limits: ChunkLimits
+    count: Count
+
+    def passages(self, section: Sequence[PlacedBlock]) -> Iterator[_Passage]:
+        spans = list(self._spans(section))
+        before = first = 0
+        while first < len(spans):
+            repeated = self._repeated(spans[before:first], self.limits.size - spans[first].tokens)
+            room = self.limits.size - (repeated.tokens if repeated else 0)
+            passage = self._fitting(repeated, spans[first : _filled(spans, first, room)])
+            yield passage
+            before, first = first, first + len(passage.spans)
+
+    def _fitting(self, repeated: Span | None, spans: Sequence[Span]) -> _Passage:
+        """As many of *spans* as really fit: a text may have more tokens than its parts."""
+        while True:
+            begin = repeated or spans[0]
+            tokens = self._tokens(begin.char_start, spans[-1].char_end)
+            if tokens <= self.limits.size or (len(spans) == 1 and repeated is None):
+                return _Passage(begin.char_start, tokens, spans, begin.block)
+            if len(spans) > 1:
+                spans = spans[:-1]
+            else:
+                repeated = None
+
+    def _spans(self, section: Sequence[PlacedBlock]) -> Iterator[Span]:
+        size = self.limits.size
+        lengths = self._measured([(placed.char_start, placed.char_end) for placed in section])
+        heading = 0
+        for placed, tokens in zip(section, lengths, strict=True):
+            # What follows a heading leaves it room, so that the two stay together.
+            limit = max(size - heading, size // 2)
+            if tokens <= limit:
+                yield Span(placed.char_start, placed.char_end, tokens, placed)
+            else:
+                yield from self._divided(placed, placed.char_start, placed.char_end, limit)
+            heading = heading + tokens if placed.block.kind == "heading" else 0
+
+    def _divided(self, placed: PlacedBlock, start: int, end: int, limit: int, level: int = 0) -> Iterator[Span]:
+        pieces = list(_pieces(self.content, start, end, _LEVELS[level]))
+        for (first, last), tokens in zip(pieces, self._measured(pieces), strict=True):
+            begins = level == 0 or first == start
+            if tokens <= limit:
+                yield Span(first, last, tokens, placed, begins)
+            elif level + 1 < len(_LEVELS):
+                for span in self._divided(placed, first, last, limit, level + 1):
+                    yield span if begins or span.char_start > first else _continued(span)
+            else:
+                yield from self._words(placed, first, last, limit, begins_sentence=begins)
+
+    def _words(self, placed: PlacedBlock, start: int, end: int, limit: int, *, begins_sentence: bool) -> Iterator[Span]:
+        """Parts of an overlong clause, cut at spaces where there are any."""
+        while start < end:
+            reach = self._reach(start, end, limit)
+            stop = self._last_space(start, reach) if reach < end else end
+            tokens = self._tokens(start, stop)
+            if tokens > limit:
+                stop, tokens = reach, self._tokens(start, reach)
+            yield Span(start, stop, tokens, placed, begins_sentence)
+            begins_sentence = False
+            start = stop
+            while start < end and self.content[start].isspace():
+                start += 1
+
+    def _reach(self, start: int, end: int, limit: int) -> int:
+        """How far from *start* a text of nearly *limit* tokens goes."""
+        fits, beyond = start + 1, min(end, start + _CHARS_A_TOKEN * limit) + 1
+        while beyond - fits > 1:
+            middle = (fits + beyond) // 2
+            tokens = self._tokens(start, middle)
+            if tokens > limit:
+                beyond = middle
+            else:
+                fits = middle
+                if tokens >= _NEARLY_FULL * limit:
+                    break
+        return fits
+
+    def _last_space(self, start: int, reach: int) -> int:
+        space = self.content.rfind(" ", start + 1, reach + 1)
+        if space > start:
+            return space
+        for stop in range(reach, max(start, reach - _LONGEST_CLUSTER), -1):
+            if not _joined(self.content[stop - 1], self.content[stop]):
+                return stop
+        return reach
+
+    def _repeated(self, before: Sequence[Span], room: int) -> Span | None:
+        """The last sentences of *before* that the next passage repeats: as many as the overlap and *room* hold."""
+        allowed = min(self.limits.overlap, room)
+        if not before or allowed <= 0:
+            return None
+        end = before[-1].char_end
+        starts: list[tuple[int, PlacedBlock]] = []
+        for span in reversed(before):
+            if span.is_heading or end - span.char_end > _CHARS_A_TOKEN * allowed:
+                break
+            starts.extend(
+                (start, span.block)
+                for start in _sentence_starts(self.content, span)
+                # Repeated whole, the passage before would say nothing of its own.
+                if before[0].char_start < start and end - start <= _CHARS_A_TOKEN * allowed
+            )
+        starts.sort(key=lambda item: item[0])
+        lengths = self._measured([(start, end) for start, _ in starts])
+        fitting = ((s, n, block) for (s, block), n in zip(starts, lengths, strict=True) if 0 < n <= allowed)
+        return next((Span(start, end, tokens, block) for start, tokens, block in fitting), None)
+
+    def _tokens(self, start: int, end: int) -> int:
+        return self.count([self.content[start:end]])[0]
+
+    def _measured(self, ranges: Sequence[tuple[int, int]]) -> list[int]:
+        """The tokens of each range; of one that is much too long, only that it is."""
+        longest = _CHARS_A_TOKEN * self.limits.size
+        lengths = [self.limits.size + 1] * len(ranges)
+        batch: list[int] = []
+        pending = 0
+        for position, (start, end) in enumerate(ranges):
+            if end - start <= longest:
+                batch.append(position)
+                pending += end - start
+            if batch and (pending >= _COUNTED_AT_ONCE or position == len(ranges) - 1):
+                counted = self.count([self.content[slice(*ranges[one])] for one in batch])
+                for one, tokens in zip(batch, counted, strict=True):
+                    lengths[one] = tokens
+                batch, pending = [], 0
+        return lengths
+
+
+def _filled(spans: Sequence[Span], first: int, room: int) -> int:
+    """Where the passage that begins at span *first* ends; what is left for two passages is shared out evenly."""
+    goal = _goal(spans, first, room)
+    total, lone_heading = 0, True
+    for position in range(first, len(spans)):
+        span = spans[position]
+        enough = total + span.tokens / 2 > goal and not lone_heading
+        if position > first and (enough or total + span.tokens > room):
+            return position
+        total += span.tokens
+        lone_heading = lone_heading and span.is_heading
+    return len(spans)
+
+
+def _goal(spans: Sequence[Span], first: int, room: int) -> float:
+    rest = 0
+    for position in range(first, len(spans)):
+        rest += spans[position].tokens
+        if rest >= _TWO_PASSAGES * room:
+            return math.inf
+    return rest / 2 if rest > room else math.inf
 
 
 def _pieces(content: str, start: int, end: int, boundary: re.Pattern[str]) -> Iterator[tuple[int, int]]:
     position = start
     for match in boundary.finditer(content, start, end):
-        mark = match.start() + len(match.group().rstrip())
-        if mark > position:
-            yield position, mark
+        stop = match.start() + len(match.group().rstrip())
+        if stop > position:
+            yield position, stop
         position = match.end()
     if position < end:
         yield position, end
 
 
-def _halves(
-    content: str, start: int, end: int, size: int, count: Callable[[Sequence[str]], list[int]]
-) -> Iterator[tuple[int, int]]:
-    """Parts of an overlong sentence, cut at words where there are any."""
-    while start < end:
-        length = _longest(content, start, end, size, count)
-        cut_at = start + length
-        if cut_at < end:
-            space = max(content.rfind(" ", start + 1, cut_at), content.rfind("\n", start + 1, cut_at))
-            cut_at = space if space > start else cut_at
-        yield start, cut_at
-        start = cut_at + len(content[cut_at:end]) - len(content[cut_at:end].lstrip())
+def _sentence_starts(content: str, span: Span) -> list[int]:
+    inside = [start for start, _ in _pieces(content, span.char_start, span.char_end, _SENTENCE_END)]
+    return inside if span.begins_sentence else inside[1:]
 
 
-def _longest(content: str, start: int, end: int, size: int, count: Callable[[Sequence[str]], list[int]]) -> int:
-    # A token is at least one character here, and hardly ever more than twelve: the window bounds the search.
-    window = min(end - start, 12 * size)
-    fits = bisect.bisect_right(range(1, window + 1), size, key=lambda n: count([content[start : start + n]])[0])
-    return max(1, fits)
+def _continued(span: Span) -> Span:
+    return Span(span.char_start, span.char_end, span.tokens, span.block, begins_sentence=False)
 
 
-def _pack(
-    content: str, spans: Sequence[Span], limits: ChunkLimits, count: Callable[[Sequence[str]], list[int]]
-) -> Iterator[tuple[Span, Span]]:
-    held: list[Span] = []
-    for span in spans:
-        if held and sum(s.tokens for s in held) + span.tokens > limits.size:
-            yield held[0], held[-1]
-            held = _repeated(content, held[-1], limits, span.tokens, count)
-        held.append(span)
-    if held:
-        yield held[0], held[-1]
+def _joined(before: str, after: str) -> bool:
+    """Whether two characters are seen as one: a letter with its accent, an emoji with what completes it."""
+    return bool(unicodedata.combining(after)) or after in _JOINERS or before == "\u200d"
 
 
-def _repeated(
-    content: str, last: Span, limits: ChunkLimits, room_for: int, count: Callable[[Sequence[str]], list[int]]
-) -> list[Span]:
-    """The end of a passage that the next one repeats: whole sentences, as many as the overlap holds."""
-    allowed = min(limits.overlap, limits.size - room_for)
-    starts = [
-        last.char_start,
-        *(match.end() for match in _SENTENCE_END.finditer(content, last.char_start, last.char_end)),
-    ]
-    for start in starts:
-        if (last.char_end - start) > 12 * allowed:
-            continue
-        tokens = count([content[start : last.char_end]])[0]
-        if 0 < tokens <= allowed:
-            return [Span(start, last.char_end, tokens, last.block)]
-    return []
-
-
-def _chunk(
-    start: Span, end: Span, text: str, tokens: int, language_of: Callable[[str, str | None], str | None]
-) -> NewChunk:
-    block = start.block.block
+def _chunk(content: str, passage: _Passage, language_of: LanguageOf) -> NewChunk:
+    end = passage.spans[-1].char_end
+    text = content[passage.char_start : end]
+    block = passage.block.block
     locator = Locator(
         page_index=block.page_index,
         page_label=block.page_label,
         page_label_confidence=block.page_label_confidence,
         section_path=block.section_path,
-        paragraph=start.block.paragraph,
-        char_start=start.char_start,
-        char_end=end.char_end,
+        paragraph=passage.block.paragraph,
+        char_start=passage.char_start,
+        char_end=end,
         layer=block.layer,
         note_author=block.note_author,
     )
     return NewChunk(
         text=text,
         content_hash=hashlib.sha256(text.encode()).hexdigest(),
-        token_count=tokens,
-        language=language_of(text, block.language),
+        token_count=passage.tokens,
+        language=language_of(text, _declared_language(passage.spans)),
         locator=locator,
     )
+
+
+def _declared_language(spans: Sequence[Span]) -> str | None:
+    """What most of the text is declared to be in."""
+    shares: Counter[str | None] = Counter()
+    for span in spans:
+        shares[span.block.block.language] += span.char_end - span.char_start
+    return shares.most_common(1)[0][0]

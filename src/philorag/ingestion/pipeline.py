@@ -91,14 +91,14 @@ class DocumentPipeline:
         space = await self.space(caller)
         composition = compose(document.blocks)
         declared = normalised_code(document.language)
+        language = language_of(composition.content[:_LANGUAGE_SAMPLE], declared)
         chunks = await asyncio.to_thread(
             cut,
             composition,
             self._limits,
             self._embedder.count_tokens,
-            lambda text, own: language_of(text, own or declared),
+            lambda text, own: language_of(text, own or declared) or language,
         )
-        language = language_of(composition.content[:_LANGUAGE_SAMPLE], declared)
         fields = replace(
             _completed(fields, document), language=fields.language or language, pipeline_version=self.version
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import os
 import tempfile
@@ -96,11 +97,17 @@ class IngestService:
             sources = self.sources
         else:
             folder = target if target.is_dir() else target.parent
+            SourceFolder(folder).resolve(str(target))
             async with self._database.unit_of_work(caller) as work:
-                name = await work.roots.name_of(str(folder), folder.name or "root")
+                name = await work.roots.name_of(str(folder), self._free_name(folder.name or "root"))
                 await work.commit()
             sources = SourceFolder(folder, f"documents/{name}")
         return await self._ingest(caller, sources, sources.resolve(str(target)), True, force, progress)
+
+    def _free_name(self, wanted: str) -> str:
+        """*wanted*, with a number where a folder of the source folder has that name already."""
+        numbered = (f"{wanted}-{number}" if number > 1 else wanted for number in itertools.count(1))
+        return next(name for name in numbered if not os.path.lexists(self._source_folder / name))
 
     async def ingest_file(self, caller: Caller, file_path: str, fields: DocumentFields) -> StoredDocument | None:
         """Ingest one file of the source folder under *fields*; None when it is empty."""

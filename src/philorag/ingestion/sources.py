@@ -107,9 +107,10 @@ class SourceFolder:
         waiting = [folder]
         while waiting:
             path = waiting.pop()
-            if path == folder or (recursive and path.is_dir() and not path.is_symlink()):
+            is_folder, is_link = os.path.isdir(path), os.path.islink(path)  # noqa: PTH112, PTH114 - these never raise
+            if path == folder or (recursive and is_folder and not is_link):
                 waiting.extend(reversed(self._entries(path, found)))
-            elif not (path.is_dir() and (self._holds(path) or not path.is_symlink())):
+            elif not is_folder or (is_link and not self._holds(path)):
                 # A link to a folder in here is passed over: that folder's own name leads to the same files.
                 yield path
 
@@ -123,18 +124,20 @@ class SourceFolder:
 
     def _take(self, path: Path, found: Walk, taken: dict[str, Path]) -> None:
         try:
-            if not _is_text(str(path)):
-                raise ProcessingError("The file's name is not valid UTF-8. Rename it.", reason="unreadable")
-            file = self.file(path)
+            file = self._named(path)
             first = taken.setdefault(file.logical, file.path)
-            if first is file.path:
-                found.files.append(file)
-            elif first != file.path:
-                raise ProcessingError(
-                    "Another file here has the same name in another Unicode form. Rename one.", reason="unreadable"
-                )
+            _refuse_clash(first, file.path)
         except (PermissionDenied, ProcessingError) as error:
             found.failed.append(_failure(self._printable(path), error))
+        else:
+            # A second name of the same file is a link to it.
+            if first is file.path:
+                found.files.append(file)
+
+    def _named(self, path: Path) -> SourceFile:
+        if not _is_text(str(path)):
+            raise ProcessingError("The file's name is not valid UTF-8. Rename it.", reason="unreadable")
+        return self.file(path)
 
     def _name_of(self, path: Path, real: Path) -> str:
         """A link is another name of the file that it leads to, unless that is hidden (as git-annex keeps files)."""
@@ -147,6 +150,13 @@ class SourceFolder:
 
     def _printable(self, path: Path) -> str:
         return self.logical(path).encode("utf-8", "backslashreplace").decode()
+
+
+def _refuse_clash(first: Path, second: Path) -> None:
+    if first != second:
+        raise ProcessingError(
+            "Another file here has the same name in another Unicode form. Rename one.", reason="unreadable"
+        )
 
 
 def _is_text(path: str) -> bool:
@@ -163,13 +173,18 @@ def hash_unchanged(file: SourceFile, known: SourceState) -> bool:
         return False
     digest = hashlib.sha256()
     try:
-        with file.path.open("rb") as stream:
+        with open(file.path, "rb", opener=_open_as_vetted) as stream:
             while part := stream.read(_CHUNK):
                 digest.update(part)
     except OSError:
         # Reading it will say what is wrong.
         return False
     return digest.hexdigest() == known.sha256
+
+
+def _open_as_vetted(path: str, flags: int) -> int:
+    """What was a file may by now be a link, or a pipe that would keep us waiting."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
 
 
 def _failure(logical: str, error: PermissionDenied | ProcessingError) -> ItemFailure:
