@@ -124,7 +124,7 @@ create table chunk_embeddings (
 ) partition by hash (library_id);
 
 create table lex_postings (
-    library_id bigint not null,
+    library_id bigint not null references libraries (id) on delete cascade,
     analyzer text not null,
     term text not null,
     first_chunk bigint not null,
@@ -187,7 +187,7 @@ create table roots (
 );
 """
 
-# Every search reads vectors whole: compressing them never helps, and out of line an exact scan takes eight times as long.
+# Every search reads vectors whole: compressing never helps, and out of line an exact scan takes eight times as long.
 STORAGE = "alter table chunk_embeddings alter column embedding set storage main"
 
 # Stop words stay: to a philosopher "being", "will" and "not" are content, and BM25 weighs common words down by itself.
@@ -256,6 +256,9 @@ begin
 end $$
 """
 
+# Since PostgreSQL 16 one may be a member of a role that one made, and still not be allowed to become it.
+MAY_SET = "case when current_setting('server_version_num')::integer >= 160000 then 'set' else 'member' end"
+
 # Roles belong to the server: another database that is being migrated may make it at the same time.
 SERVING_ROLE = """
 do $$
@@ -266,7 +269,7 @@ begin
         exception when duplicate_object or unique_violation then null;
         end;
     end if;
-    if not pg_has_role('philorag_app', 'member') then
+    if not pg_has_role('philorag_app', {may_set}) then
         execute format('grant philorag_app to %I', current_user);
     end if;
 exception when insufficient_privilege then
@@ -289,7 +292,7 @@ begin
         grant usage on sequence documents_id_seq, chunks_id_seq, canonical_refs_id_seq, jobs_id_seq to philorag_app;
         grant execute on function philorag_open_library, philorag_open_space, philorag_index_space to philorag_app;
     end if;
-    if not exists (select from pg_roles where rolname = 'philorag_app' and pg_has_role(oid, 'member')) then
+    if not exists (select from pg_roles where rolname = 'philorag_app' and pg_has_role(oid, {may_set})) then
         foreach owned in array string_to_array('{owned}', ', ') loop
             execute format('alter table %I force row level security', owned);
         end loop;
@@ -300,7 +303,7 @@ end $$
 
 def upgrade() -> None:
     op.execute(EXTENSION)
-    op.execute(SERVING_ROLE)
+    op.execute(SERVING_ROLE.format(may_set=MAY_SET))
     op.execute(CURRENT_LIBRARY)
     for statement in TABLES.split(";\n"):
         if statement.strip():
@@ -317,7 +320,7 @@ def upgrade() -> None:
     _secure("libraries", "id")
     for statement in (ANALYZERS, OPEN_LIBRARY, OPEN_SPACE, INDEX_SPACE):
         op.execute(statement)
-    op.execute(GRANTS.format(owned=", ".join(OWNED)))
+    op.execute(GRANTS.format(owned=", ".join(OWNED), may_set=MAY_SET))
 
 
 def _secure(table: str, column: str) -> None:

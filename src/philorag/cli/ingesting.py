@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from philorag.ingestion.service import IngestProgress
+    from philorag.ingestion.run import IngestProgress
     from philorag.model import Caller, IngestReport, ItemFailure
     from philorag.services import Services
 
@@ -41,7 +41,7 @@ async def show_ingest(console: Console, services: Services, caller: Caller, path
         task = bar.add_task("looking for files", total=None)
 
         async def progress(state: IngestProgress) -> None:
-            bar.update(task, completed=state.done, total=state.total, description=_short(state.path))
+            bar.update(task, completed=state.done, total=state.total, description=_short(state.message))
 
         report = await services.ingestion.ingest_folder(caller, path, force=force, progress=progress)
         bar.update(task, description="done")
@@ -53,10 +53,10 @@ async def show_ingest(console: Console, services: Services, caller: Caller, path
 
 def _bar(console: Console) -> Progress:
     return Progress(
-        TextColumn("[progress.description]{task.description}", table_column=None),
+        TextColumn("{task.description}"),
         BarColumn(bar_width=30),
-        MofNCompleteColumn(),
         TaskProgressColumn(),
+        TextColumn("{task.completed:.0f}/{task.total} documents"),
         TimeElapsedColumn(),
         console=console,
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from philorag.errors import EmbeddingFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -28,11 +28,15 @@ _BATCH = 32
 class _Request:
     texts: deque[str]
     done: asyncio.Future[None]
+    on_delivered: Callable[[int], None] | None
     vectors: list[Vector] = field(default_factory=list)
 
 
 class EmbeddingQueue:
-    """Embeds passages in batches of up to *batch*, first come first served, outside the event loop."""
+    """Embeds passages in batches of up to *batch*, outside the event loop.
+
+    Who waits takes turns: each batch begins with the next one's passages, so that a note isn't kept behind a book.
+    """
 
     def __init__(self, embedder: Embedder, *, batch: int = _BATCH) -> None:
         self._embedder = embedder
@@ -41,13 +45,13 @@ class EmbeddingQueue:
         self._worker: asyncio.Task[None] | None = None
         self._closed = False
 
-    async def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """A vector for each text, in order. Raises `EmbeddingFailed`."""
+    async def embed(self, texts: Sequence[str], on_delivered: Callable[[int], None] | None = None) -> list[Vector]:
+        """A vector for each text, in order; *on_delivered* is told how many are there. Raises `EmbeddingFailed`."""
         if self._closed:
             raise _closing()
         if not texts:
             return []
-        request = _Request(deque(texts), asyncio.get_running_loop().create_future())
+        request = _Request(deque(texts), asyncio.get_running_loop().create_future(), on_delivered)
         self._waiting.append(request)
         if self._worker is None or self._worker.done():
             self._worker = asyncio.create_task(self._work())
@@ -94,13 +98,18 @@ class EmbeddingQueue:
                 batch.append((request, request.texts.popleft()))
             if not request.texts:
                 self._waiting.popleft()
+        self._waiting.rotate(-1)
         return batch
 
     def _deliver(self, batch: Sequence[tuple[_Request, str]], vectors: Sequence[Vector]) -> None:
         for (request, _), vector in zip(batch, vectors, strict=True):
             request.vectors.append(vector)
         for request in {id(request): request for request, _ in batch}.values():
-            if not request.texts and not request.done.done():
+            if request.done.done():
+                continue
+            if request.on_delivered is not None:
+                request.on_delivered(len(request.vectors))
+            if not request.texts:
                 request.done.set_result(None)
 
     def _fail(self, batch: Sequence[tuple[_Request, str]], error: Exception) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -18,7 +20,7 @@ from philorag.model import DocumentFields, publication_day
 from philorag.storage.repositories.chunks import MissingVectors, not_among
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -43,6 +45,15 @@ class StoredDocument:
     created: bool
     chunk_count: int
     chunks_added: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    fields: DocumentFields
+    content: str
+    chunks: Sequence[NewChunk]
+    space: EmbeddingSpace
+    unit_length: bool
 
 
 def require_space(space: EmbeddingSpace, embedder: Embedder) -> None:
@@ -81,11 +92,18 @@ class DocumentPipeline:
         return space
 
     async def store(
-        self, caller: Caller, fields: DocumentFields, document: ReadDocument, *, unit_length: bool = False
+        self,
+        caller: Caller,
+        fields: DocumentFields,
+        document: ReadDocument,
+        *,
+        unit_length: bool = False,
+        on_embedded: Callable[[int, int], None] | None = None,
     ) -> StoredDocument:
         """Store *document* under *fields*, which win over what it declares of itself.
 
-        With *unit_length* new vectors are scaled to length 1.
+        With *unit_length* new vectors are scaled to length 1. *on_embedded* is told how many passages of how many
+        have their vectors.
         Raises `EmbeddingFailed`, `PermissionDenied` when another tool made the document, `DatabaseUnavailable`.
         """
         space = await self.space(caller)
@@ -102,30 +120,26 @@ class DocumentPipeline:
         fields = replace(
             _completed(fields, document), language=fields.language or language, pipeline_version=self.version
         )
-        return await self._store_chunks(caller, fields, composition.content, chunks, space, unit_length=unit_length)
+        prepared = _Prepared(fields, composition.content, chunks, space, unit_length)
+        return await self._store_chunks(caller, prepared, on_embedded)
 
     async def close(self) -> None:
         await self._queue.close()
 
     async def _store_chunks(
-        self,
-        caller: Caller,
-        fields: DocumentFields,
-        content: str,
-        chunks: Sequence[NewChunk],
-        space: EmbeddingSpace,
-        *,
-        unit_length: bool,
+        self, caller: Caller, prepared: _Prepared, on_embedded: Callable[[int, int], None] | None
     ) -> StoredDocument:
+        chunks = prepared.chunks
         vectors: dict[int, NDArray[np.float32]] = {}
         for _ in range(_ATTEMPTS):
-            missing = [position for position in await self._fresh(caller, fields, chunks) if position not in vectors]
-            embedded = await self._queue.embed([chunks[position].text for position in missing])
-            vectors |= zip(missing, map(_unit, embedded) if unit_length else embedded, strict=True)
+            missing = [position for position in await self._fresh(caller, prepared) if position not in vectors]
+            told = None if on_embedded is None else partial(_tell, on_embedded, len(missing))
+            embedded = await self._queue.embed([chunks[position].text for position in missing], told)
+            vectors |= zip(missing, map(_unit, embedded) if prepared.unit_length else embedded, strict=True)
             try:
                 async with self._database.unit_of_work(caller) as work:
-                    saved = await work.documents.save(fields, content)
-                    added = await work.chunks.replace(saved.id, chunks, vectors, space.id)
+                    saved = await work.documents.save(prepared.fields, prepared.content)
+                    added = await work.chunks.replace(saved.id, chunks, vectors, prepared.space.id)
                     await work.commit()
             except MissingVectors:
                 continue
@@ -134,12 +148,13 @@ class DocumentPipeline:
             )
         raise EmbeddingFailed("The document keeps changing while it is stored. Try again when nobody else writes it.")
 
-    async def _fresh(self, caller: Caller, fields: DocumentFields, chunks: Sequence[NewChunk]) -> list[int]:
+    async def _fresh(self, caller: Caller, prepared: _Prepared) -> list[int]:
+        """The passages that the store has no vector for. Raises `PermissionDenied` before anything is embedded."""
         async with self._database.unit_of_work(caller) as work:
-            document_id = await work.documents.id_of(fields.source_uri)
+            document_id = await work.documents.replaceable(prepared.fields)
             if document_id is None:
-                return list(range(len(chunks)))
-            return not_among(chunks, await work.chunks.identities(document_id))
+                return list(range(len(prepared.chunks)))
+            return not_among(prepared.chunks, await work.chunks.identities(document_id))
 
 
 def _completed(fields: DocumentFields, document: ReadDocument) -> DocumentFields:
@@ -165,8 +180,17 @@ def _names(value: object) -> tuple[str, ...]:
     return tuple(name.strip() for name in values if isinstance(name, str) and name.strip())
 
 
+def _tell(on_embedded: Callable[[int, int], None], total: int, done: int) -> None:
+    on_embedded(done, total)
+
+
 def _named_after(fields: DocumentFields) -> str | None:
-    return PurePosixPath(fields.path).stem if fields.path else None
+    """A title in words from a file's name: `aristotle_nicomachean-ethics.md` is "Aristotle – Nicomachean Ethics"."""
+    stem = PurePosixPath(fields.path).stem if fields.path else ""
+    if not re.fullmatch(r"[^\WA-Z_]+(?:[-_]+[^\WA-Z_]+)*", stem):
+        return stem or None
+    parts = [part.replace("-", " ") for part in stem.split("_") if part]
+    return " – ".join(" ".join(word[:1].upper() + word[1:] for word in part.split()) for part in parts)
 
 
 def _unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:

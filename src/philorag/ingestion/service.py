@@ -9,50 +9,28 @@ import os
 import tempfile
 import time
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from philorag.errors import DatabaseUnavailable, PhiloragError, ProcessingError, error_payload, new_incident
-from philorag.ingestion.sources import SourceFile, SourceFolder, Walk, hash_unchanged
-from philorag.model import DocumentFields, IngestCounts, IngestReport, ItemFailure, JobState, SourceState
+from philorag.errors import DatabaseUnavailable, ProcessingError
+from philorag.ingestion.run import IngestRun, read_state
+from philorag.ingestion.sources import SourceFolder
+from philorag.model import DocumentFields, IngestCounts, IngestReport, JobState
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator
 
-    from philorag.ingestion.guard import ReaderPool, ReadResult
+    from philorag.ingestion.guard import ReaderPool
     from philorag.ingestion.pipeline import DocumentPipeline, StoredDocument
-    from philorag.model import Caller, KnownSource
+    from philorag.ingestion.run import ProgressReport
+    from philorag.model import Caller
     from philorag.storage.database import Database
 
-__all__ = ["IngestProgress", "IngestService", "ProgressReport"]
+__all__ = ["IngestService"]
 
 _LOG = logging.getLogger(__name__)
-_SLICE = 5_000
-_TOGETHER = 3
 _INDEX_FROM = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class IngestProgress:
-    """How far an ingest is, in documents, and the one that was last finished."""
-
-    done: int
-    total: int
-    path: str
-    counts: IngestCounts
-
-
-if TYPE_CHECKING:
-    ProgressReport = Callable[[IngestProgress], Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    caller: Caller
-    total: int
-    counts: IngestCounts
-    progress: ProgressReport | None
 
 
 class IngestService:
@@ -119,7 +97,7 @@ class IngestService:
             if error.reason == "empty":
                 return None
             raise
-        return await self._pipeline.store(caller, replace(fields, source=_state(read)), read.document)
+        return await self._pipeline.store(caller, replace(fields, source=read_state(read)), read.document)
 
     async def ingest_text(
         self, caller: Caller, text: str, suffix: str, fields: DocumentFields, *, unit_length: bool = False
@@ -145,20 +123,16 @@ class IngestService:
     ) -> IngestReport:
         begun = time.monotonic()
         await self._pipeline.space(caller)
-        counts = IngestCounts()
+        run = IngestRun(caller, self._database, self._pipeline, self._readers, progress)
         arguments = {"path": sources.logical(target), "recursive": recursive, "force": force}
-        async with self._job(caller, arguments, counts) as job_id:
+        async with self._job(caller, arguments, run.counts) as job_id:
             if target.is_dir():
-                walk = await asyncio.to_thread(sources.walk, target, recursive=recursive)
+                await run.folder(await asyncio.to_thread(sources.walk, target, recursive=recursive), force=force)
             else:
-                walk = Walk(files=[sources.file(target)])
-            counts.failed.extend(walk.failed)
-            run = _Run(caller, len(walk.files) + len(walk.failed), counts, progress)
-            await self._ingest_files(run, await self._changed(run, walk.files, force=force), alone=not target.is_dir())
-            await self._tidy(caller, counts)
-        return IngestReport(
-            job_id=job_id, state="completed", counts=counts, duration_s=round(time.monotonic() - begun, 3)
-        )
+                await run.file(sources.file(target), force=force)
+            await self._tidy(caller, run.counts)
+        duration_s = round(time.monotonic() - begun, 3)
+        return IngestReport(job_id=job_id, state="completed", counts=run.counts, duration_s=duration_s)
 
     @asynccontextmanager
     async def _job(self, caller: Caller, arguments: dict[str, Any], counts: IngestCounts) -> AsyncIterator[int]:
@@ -184,87 +158,6 @@ class IngestService:
         except DatabaseUnavailable:
             _LOG.warning("The end of job %d could not be recorded: the database is gone", job_id)
 
-    async def _changed(self, run: _Run, files: Sequence[SourceFile], *, force: bool) -> list[SourceFile]:
-        """The files that need reading; the others are counted as unchanged."""
-        changed: list[SourceFile] = []
-        for start in range(0, len(files), _SLICE):
-            part = files[start : start + _SLICE]
-            known = await self._known(run.caller, part)
-            verdicts = {file: await self._same(file, known.get(file.logical), force=force) for file in part}
-            touched = {k.document_id: s for f, s in verdicts.items() if s and (k := known[f.logical]).source != s}
-            await self._touch(run.caller, touched)
-            changed.extend(file for file, state in verdicts.items() if state is None)
-            run.counts.unchanged += sum(state is not None for state in verdicts.values())
-        if run.counts.documents:
-            await self._report(run, files[-1].logical if files else "")
-        return changed
-
-    async def _known(self, caller: Caller, files: Sequence[SourceFile]) -> dict[str, KnownSource]:
-        async with self._database.unit_of_work(caller) as work:
-            return await work.documents.known_sources([file.logical for file in files])
-
-    async def _touch(self, caller: Caller, states: Mapping[int, SourceState]) -> None:
-        if states:
-            async with self._database.unit_of_work(caller) as work:
-                await work.documents.touch_sources(states)
-                await work.commit()
-
-    async def _same(self, file: SourceFile, known: KnownSource | None, *, force: bool) -> SourceState | None:
-        """What to remember of an unchanged file; None for one that must be read."""
-        if force or known is None or known.source is None or known.pipeline_version != self._pipeline.version:
-            return None
-        same_times = (known.source.size, known.source.mtime_ns) == (file.size, file.mtime_ns)
-        if same_times or await asyncio.to_thread(hash_unchanged, file, known.source):
-            return SourceState(sha256=known.source.sha256, size=file.size, mtime_ns=file.mtime_ns)
-        return None
-
-    async def _ingest_files(self, run: _Run, files: Iterable[SourceFile], *, alone: bool) -> None:
-        waiting = iter(files)
-
-        async def take_turns() -> None:
-            for file in waiting:
-                await self._ingest_one(run, file, alone=alone)
-                await self._report(run, file.logical)
-
-        try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(_TOGETHER):
-                    group.create_task(take_turns())
-        except ExceptionGroup as failures:
-            # The first failure ended the others' work; it is the one that says why.
-            raise failures.exceptions[0] from failures
-
-    async def _ingest_one(self, run: _Run, file: SourceFile, *, alone: bool) -> None:
-        try:
-            stored = await self._read_and_store(run.caller, file)
-        except DatabaseUnavailable:
-            raise
-        except PhiloragError as error:
-            if alone:
-                raise
-            reason = error.reason if isinstance(error, ProcessingError) else error.message
-            run.counts.failed.append(ItemFailure(file.logical, error.code, reason))
-        except Exception as error:
-            if alone:
-                raise
-            # One bad file must never stop the others, not even one that meets a bug of ours.
-            run.counts.failed.append(_bug(file, error))
-        else:
-            run.counts.added += stored.created
-            run.counts.updated += not stored.created
-            run.counts.chunks_added += stored.chunks_added
-
-    async def _read_and_store(self, caller: Caller, file: SourceFile) -> StoredDocument:
-        read = await self._readers.read(file.path)
-        fields = DocumentFields(
-            origin="philograph_ingest",
-            source_uri=f"file:{file.logical}",
-            path=file.logical,
-            source=_state(read),
-            metadata={"media_type": read.document.media_type},
-        )
-        return await self._pipeline.store(caller, fields, read.document)
-
     async def _tidy(self, caller: Caller, counts: IngestCounts) -> None:
         if not counts.chunks_added:
             return
@@ -274,19 +167,3 @@ class IngestService:
             await work.commit()
         if space is not None and size >= _INDEX_FROM:
             await self._database.index_space(space.id)
-
-    @staticmethod
-    async def _report(run: _Run, path: str) -> None:
-        if run.progress is not None:
-            await run.progress(IngestProgress(run.counts.documents, run.total, path, run.counts))
-
-
-def _state(read: ReadResult) -> SourceState:
-    return SourceState(sha256=read.sha256, size=read.size, mtime_ns=read.mtime_ns)
-
-
-def _bug(file: SourceFile, error: Exception) -> ItemFailure:
-    incident = new_incident()
-    _LOG.error("Incident %s while ingesting %s", incident, file.logical, exc_info=error)
-    payload = error_payload(error, incident=incident)["error"]
-    return ItemFailure(file.logical, payload["code"], payload["message"])

@@ -58,7 +58,8 @@ class DocumentService:
         """Take a document with its passages, vectors and postings out of the library. The file stays."""
         async with self._database.unit_of_work(caller) as work:
             document = await self._found(work, document_id, path)
-            await work.chunks.delete_all(document.id)
+            # Locked, so that nobody stores passages of it between finding them and removing them.
+            await work.documents.lock(document.id)
             await work.documents.delete(document.id)
             await work.commit()
             return document

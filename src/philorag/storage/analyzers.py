@@ -12,14 +12,20 @@ _LETTERS = str.maketrans(
     {"ß": "ss", "æ": "ae", "œ": "oe", "ſ": "s", "ø": "o", "ð": "d", "þ": "th", "ł": "l", "ς": "σ", "ϲ": "σ"}
 )
 _LATIN = str.maketrans({"v": "u", "j": "i"})
-_NOT_WORD = re.compile(r"[^\w]+|_+")
+_NOT_WORD = re.compile(r"[\W_]+")
 
 
 def fold(text: str) -> str:
     """*text* without what scholars don't type: case, diacritics, breathings, ligatures, punctuation."""
-    decomposed = unicodedata.normalize("NFKD", text.casefold().translate(_LETTERS))
-    bare = "".join(character for character in decomposed if not unicodedata.combining(character))
-    return _NOT_WORD.sub(" ", bare.translate(_LETTERS)).strip()
+    # Bare before folding case, which would write an iota subscript out; the letter inside 𝐀 has a case only once it
+    # is out; and folding case may bring marks back.
+    lower = _bare(_bare(text).casefold().translate(_LETTERS))
+    return _NOT_WORD.sub(" ", lower.translate(_LETTERS)).strip()
+
+
+def _bare(text: str) -> str:
+    decomposed = unicodedata.normalize("NFKD", text)
+    return "".join(character for character in decomposed if not unicodedata.combining(character))
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,13 +147,15 @@ _STATUS = text("""
 """)
 
 
+# Since PostgreSQL 16 one may be a member of a role that one made, and still not be allowed to become it.
+_MAY_SET = "case when current_setting('server_version_num')::integer >= 160000 then 'set' else 'member' end"
 # Serving goes through the role, or under forced row security as the owner, or not at all.
-_SERVING = text("""
-    select coalesce(bool_or(has_table_privilege(r.oid, 'documents', 'select')), false) as role_is_ready,
-           coalesce(bool_or(pg_has_role(coalesce(cast(:user as name), current_user), r.oid, 'member')), false) as member,
+_SERVING = text(f"""
+    select coalesce(bool_or(has_table_privilege(r.oid, 'documents', 'select')), false) as ready,
+           coalesce(bool_or(pg_has_role(coalesce(cast(:user as name), user), r.oid, {_MAY_SET})), false) as may_set,
            (select relforcerowsecurity from pg_class where oid = 'documents'::regclass) as forced
       from pg_roles r where r.rolname = :role
-""")
+""")  # noqa: S608 - joined from constants
 
 
 async def _prepare(serving: dict[str, Any], owner: dict[str, Any]) -> AsyncEngine:
@@ -181,15 +183,15 @@ async def _migrated(owner: dict[str, Any], user: str | None) -> bool:
 async def _takes_role(connection: AsyncConnection, user: str | None) -> bool:
     """Whether *user* (None is the owner) serves through the serving role, which it is given if need be."""
     found = (await connection.execute(_SERVING, {"role": SERVING_ROLE, "user": user})).one()
-    if found.role_is_ready and (found.member or user is not None):
-        if not found.member:
+    if found.ready and (found.may_set or user is not None):
+        if not found.may_set:
             await connection.execute(text(f"grant {SERVING_ROLE} to {_quoted(user or '')}"))
         return True
     if user is not None or not found.forced:
         raise ConfigurationError(
-            f"The role {SERVING_ROLE} can't be used, and without it nothing keeps libraries apart. Let an administrator "
-            f"run `create role {SERVING_ROLE} nologin` and grant it to the schema's owner with admin option before the "
-            "first start, or serve as the owner, without PHILORAG_MIGRATE_URL."
+            f"The role {SERVING_ROLE} can't be used, and without it nothing keeps libraries apart. Before the first "
+            f"start, let an administrator run `create role {SERVING_ROLE} nologin` and grant it to the schema's owner "
+            "with admin option; or serve as the owner, without PHILORAG_MIGRATE_URL."
         )
     return False
 

@@ -27,7 +27,7 @@ metadata = MetaData()
 
 
 class Vector(UserDefinedType[Any]):
-    """pgvector's `vector` without fixed length; asyncpg's codec takes and gives numpy arrays as they are."""
+    """pgvector's `vector` without fixed length; asyncpg's codec takes numpy arrays and gives pgvector's own."""
 
     cache_ok = True
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from sqlalchemy import text
 
+from philorag.errors import DatabaseUnavailable
 from philorag.storage.failures import database_errors, of_database, unavailable
 from philorag.storage.repositories.chunks import ChunkRepository
 from philorag.storage.repositories.documents import DocumentRepository
@@ -58,7 +60,7 @@ class UnitOfWork:
             with database_errors():
                 await self._connection.execute(_SET_CALLER, settings)
         except BaseException:
-            await self._connection.close()
+            await self._close()
             raise
         self._open_repositories()
         return self
@@ -67,7 +69,7 @@ class UnitOfWork:
         connection, library_id = self._connection, self.caller.library_id
         self.postings = PostingsRepository(connection, library_id)
         self.chunks = ChunkRepository(connection, library_id, self.postings)
-        self.documents = DocumentRepository(connection, library_id)
+        self.documents = DocumentRepository(connection, library_id, self.chunks)
         self.passages = PassageRepository(connection, library_id)
         self.libraries = LibraryRepository(connection, library_id)
         self.jobs = JobRepository(connection, library_id)
@@ -81,6 +83,11 @@ class UnitOfWork:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._connection.close()
+        await self._close()
         if error is not None and of_database(error) and (failure := unavailable(error)) is not None:
             raise failure from error
+
+    async def _close(self) -> None:
+        # A connection that died without SQLAlchemy noticing has nothing left to roll back.
+        with suppress(DatabaseUnavailable), database_errors():
+            await self._connection.close()

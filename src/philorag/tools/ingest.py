@@ -12,7 +12,7 @@ from philorag.plugins import CurrentToolContext, Plugin, Registrar, ToolContext
 from philorag.tools._types import Path, Text, split_authors, storable
 
 if TYPE_CHECKING:
-    from philorag.ingestion.service import IngestProgress
+    from philorag.ingestion.run import IngestProgress
 
 __all__ = ["plugin"]
 
@@ -45,7 +45,7 @@ class DocMetadata(BaseModel):
     source_uri: Annotated[Text, Field(min_length=1, max_length=2_000, examples=["file:plato/republic.txt"])]
     title: Annotated[Text, Field(max_length=1_000)] | None = None
     authors: Annotated[Text, Field(max_length=2_000, examples=["Plato; B. Jowett"])] | None = None
-    publication_date: Annotated[Text, Field(pattern=r"^\d{4}(-\d{2}){0,2}$", examples=["1892"])] | None = None
+    publication_date: Annotated[str, Field(pattern=r"^\d{4}(-\d{2}){0,2}$", examples=["1892"])] | None = None
 
     @model_validator(mode="after")
     def _storable(self) -> DocMetadata:
@@ -88,7 +88,7 @@ async def philograph_ingest(
     services, caller = await context.services(), await context.caller()
 
     async def progress(state: IngestProgress) -> None:
-        await context.report_progress(state.done, state.total, state.path)
+        await context.report_progress(state.done, state.total, state.message)
 
     report = await services.ingestion.ingest(caller, path, recursive=recursive, force=force, progress=progress)
     counts = report.counts
@@ -171,7 +171,7 @@ def _fields(given: DocMetadata) -> DocumentFields:
 
 
 def register(registrar: Registrar) -> None:
-    registrar.tool(title="Ingest files", writes=True, idempotent=True)(philograph_ingest)
+    registrar.tool(title="Ingest files", writes=True, destroys=True, idempotent=True)(philograph_ingest)
     registrar.tool(title="Ingest one file with metadata", writes=True, destroys=True, idempotent=True)(
         process_text_file
     )

@@ -12,7 +12,8 @@ import pytest
 from philorag.embedding.local import LocalEmbedder
 from philorag.errors import DatabaseUnavailable, EmbeddingFailed, InvalidInput, PermissionDenied, ProcessingError
 from philorag.ingestion.guard import ReaderPool, ReadResult
-from philorag.ingestion.service import IngestProgress, IngestService
+from philorag.ingestion.run import IngestProgress
+from philorag.ingestion.service import IngestService
 from philorag.model import Caller, Chunk, Document, DocumentFields, IngestCounts, Job, SearchFilters
 from philorag.services import Services
 from philorag.settings import Settings
@@ -340,8 +341,8 @@ async def test_a_library_of_another_model_is_not_mixed(world: World):
 
 
 async def test_progress_ends_at_the_total(world: World):
-    """Every file is reported once it is done, bad and unchanged ones too."""
-    seen: list[tuple[int, int]] = []
+    """Progress never falls, and ends when every file is done, bad and unchanged ones too."""
+    seen: list[tuple[float, int]] = []
 
     async def progress(state: IngestProgress) -> None:
         seen.append((state.done, state.total))
@@ -351,7 +352,20 @@ async def test_progress_ends_at_the_total(world: World):
     world.write("b.md", PARAGRAPHS[1])
     (world.folder / "bad.pdf").write_bytes(b"%PDF-1.7")
     await world.ingest(progress=progress)
-    assert seen == [(1, 3), (2, 3), (3, 3)]
+    assert seen == sorted(seen)
+    assert seen[-1] == (3, 3)
+
+
+async def test_progress_moves_within_a_long_document(world: World):
+    """A document of many passages is reported by the share of them that is embedded."""
+    seen: list[float] = []
+
+    async def progress(state: IngestProgress) -> None:
+        seen.append(state.done)
+
+    world.write("long.md", *[f"{number}. {paragraph}" for number in range(120) for paragraph in PARAGRAPHS])
+    await world.ingest(progress=progress)
+    assert any(0 < done < 1 for done in seen)
 
 
 @pytest.mark.parametrize(("path", "failure"), [("..", PermissionDenied), ("nowhere.md", InvalidInput)])

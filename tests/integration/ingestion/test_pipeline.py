@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -36,9 +37,20 @@ async def test_a_document_says_what_it_is(services: Services, caller: Caller):
     assert document.metadata == {"isbn": "x"}
 
 
-async def test_an_untitled_document_is_called_after_its_file(services: Services, caller: Caller):
-    """The name of the file without its ending stands for a missing title."""
-    assert (await stored(services, caller, read())).title == "x"
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("aristotle_nicomachean-ethics.md", "Aristotle – Nicomachean Ethics"),
+        ("2-on-liberty.txt", "2 On Liberty"),
+        ("Zettel 3.txt", "Zettel 3"),
+        ("KrV_B.md", "KrV_B"),
+        ("περὶ-ψυχῆς.md", "Περὶ Ψυχῆς"),
+    ],
+)
+async def test_an_untitled_document_is_called_after_its_file(services: Services, caller: Caller, name: str, title: str):
+    """The file's name stands for a missing title, in words where it is written with hyphens for a machine."""
+    fields = replace(FIELDS, path=f"documents/{name}")
+    assert (await stored(services, caller, read(), fields)).title == title
 
 
 @pytest.mark.parametrize("date", ["c. 1893", "1893-13", "1893-02-30"])

@@ -16,6 +16,10 @@ from philorag.storage.tables import document_tags, documents
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+    from philorag.storage.repositories.chunks import ChunkRepository
+
 __all__ = ["SUMMARY_CHARS", "DocumentListing", "DocumentRepository", "SavedDocument", "document_columns", "to_document"]
 
 SUMMARY_CHARS = 200
@@ -78,6 +82,10 @@ def to_document(row: Mapping[Any, Any]) -> Document:
 class DocumentRepository(Repository):
     """The library's documents. One that is missing and one of another library look the same: None."""
 
+    def __init__(self, connection: AsyncConnection, library_id: int, chunks: ChunkRepository) -> None:
+        super().__init__(connection, library_id)
+        self._chunks = chunks
+
     async def save(self, fields: DocumentFields, content: str | None) -> SavedDocument:
         """Insert, or replace what the same tool stored under the same `source_uri`; the id stays.
 
@@ -89,26 +97,36 @@ class DocumentRepository(Repository):
         await self._connection.execute(
             select(func.pg_advisory_xact_lock(_lock_key(self._library_id, fields.source_uri)))
         )
-        query = select(documents.c.id, documents.c.origin).where(mine, documents.c.source_uri == fields.source_uri)
-        existing = (await self._connection.execute(query.with_for_update())).one_or_none()
-        if existing is not None and existing.origin != fields.origin:
-            raise PermissionDenied(
-                f"This document was made by {existing.origin}, and only {existing.origin} may replace it. "
-                "Choose another source_uri or path.",
-                source_uri=fields.source_uri,
-            )
+        existing = await self.replaceable(fields, lock=True)
         values = {**_values(fields), **({} if content is None else _text_values(content))}
         if existing is None:
             insertion = insert(documents).values(library_id=self._library_id, **values).returning(documents.c.id)
             document_id = (await self._connection.execute(insertion)).scalar_one()
         else:
-            document_id = existing.id
+            document_id = existing
             change = {**values, "version": documents.c.version + 1, "modified_at": func.now()}
             await self._connection.execute(
                 update(documents).where(mine, documents.c.id == document_id).values(**change)
             )
         await self._replace_tags(document_id, fields.tags)
         return SavedDocument(document_id, created=existing is None)
+
+    async def replaceable(self, fields: DocumentFields, *, lock: bool = False) -> int | None:
+        """The id of the document that *fields* would replace; None when it would be new.
+
+        Raises `PermissionDenied` when another tool made it.
+        """
+        query = select(documents.c.id, documents.c.origin).where(
+            documents.c.library_id == self._library_id, documents.c.source_uri == fields.source_uri
+        )
+        row = (await self._connection.execute(query.with_for_update() if lock else query)).one_or_none()
+        if row is not None and row.origin != fields.origin:
+            raise PermissionDenied(
+                f"This document was made by {row.origin}, and only {row.origin} may replace it. "
+                "Choose another source_uri or path.",
+                source_uri=fields.source_uri,
+            )
+        return None if row is None else int(row.id)
 
     async def set_content(self, document_id: int, content: str) -> None:
         """Replace a document's text alone."""
@@ -159,14 +177,15 @@ class DocumentRepository(Repository):
             await self._connection.execute(update(documents).where(self._is(document_id)).values(**change))
 
     async def delete(self, document_id: int) -> None:
-        """Remove a document with everything that hangs on it but its postings (see `ChunkRepository.delete_all`)."""
+        """Remove a document with everything that hangs on it."""
+        await self._chunks.delete_all(document_id)
         await self._connection.execute(delete(documents).where(self._is(document_id)))
 
     async def page(self, listing: DocumentListing) -> tuple[list[Document], int]:
         """A page of documents, and how many there are in all. Materials are never listed."""
         conditions = self._listed(listing)
         total = await self._connection.scalar(select(func.count()).select_from(documents).where(*conditions))
-        key = documents.c[listing.sort_by]
+        key = func.lower(documents.c.title) if listing.sort_by == "title" else documents.c[listing.sort_by]
         order = (
             (key.desc().nulls_last(), documents.c.id.desc())
             if listing.descending
