@@ -154,10 +154,10 @@ class ToolPlugin(Protocol):
 
     def register(self, registrar: Registrar) -> None: ...
 
-    async def start(self, services: Services) -> None:
+    def start(self, services: Services, /) -> Awaitable[None]:
         """Called once, when the services are open."""
 
-    async def stop(self) -> None:
+    def stop(self) -> Awaitable[None]:
         """Called once, before the services close."""
 
 

@@ -211,7 +211,7 @@ def load_settings(env_file: Path | None = None) -> Settings:
     if env_file is not None and not env_file.is_file():
         raise ConfigurationError(f"The file {env_file} given by --env-file does not exist.", argument="--env-file")
     chosen = env_file or _default_env_file()
-    given = {**dotenv_values(chosen), **os.environ} if chosen.is_file() else dict(os.environ)
+    given = {**_read(chosen), **os.environ}
     _refuse_unknown(given)
     _refuse_conflicts(given)
     try:
@@ -223,6 +223,13 @@ def load_settings(env_file: Path | None = None) -> Settings:
 def _default_env_file() -> Path:
     folder = os.environ.get("PHILORAG_DATA_DIR") or Settings.model_fields["data_dir"].default
     return Path(folder).expanduser() / ".env"
+
+
+def _read(env_file: Path) -> dict[str, str | None]:
+    try:
+        return dotenv_values(env_file) if env_file.is_file() else {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"The file {env_file} can't be read: it must be UTF-8, and readable.") from error
 
 
 def _refuse_unknown(given: Mapping[str, str | None]) -> None:

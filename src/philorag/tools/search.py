@@ -35,7 +35,7 @@ class Filters(BaseModel):
     year: Year | None = None
     year_from: Year | None = None
     year_to: Year | None = None
-    language: Annotated[Text, Field(pattern="^[a-z]{2,3}$", examples=["de"])] | None = None
+    language: Annotated[str, Field(pattern="^[a-z]{2,3}$", examples=["de"])] | None = None
     tags: Annotated[list[Tag], Field(max_length=20)] | None = None
     category: Name | None = None
     document_id: DocumentId | None = None
