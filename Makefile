@@ -40,6 +40,7 @@ format: $(VENV)/.installed-dev
 
 docs: $(VENV)/.installed-dev ## renew what is generated: .env.example, docs/settings.md, docs/tools.md
 	$(BIN)/python -m philorag.settings_reference
+	$(BIN)/python -m philorag.tools_reference
 
 lock: $(VENV)/.installed-dev ## renew the lock files
 	$(PYTHON) -m venv build/uv && build/uv/bin/pip install -q uv
