@@ -39,8 +39,13 @@ def chunk_limits(settings: Settings, embedder: Embedder) -> ChunkLimits:
     """The configured passage lengths. Raises `ConfigurationError` when the model can't take them."""
     usual = _ENDPOINT_LIMITS if embedder.space.provider == "openai" else _LOCAL_LIMITS
     longest = embedder.max_tokens - _PREFIX_ROOM
-    size = settings.chunk_size or max(1, min(usual.size, longest))
-    overlap = min(usual.overlap, size - 1) if settings.chunk_overlap is None else settings.chunk_overlap
+    fitting = max(1, min(usual.size, longest))
+    size = settings.chunk_size or fitting
+    overlap = (
+        min(usual.overlap * fitting // usual.size, size - 1)
+        if settings.chunk_overlap is None
+        else settings.chunk_overlap
+    )
     if overlap >= size:
         raise ConfigurationError(f"CHUNK_OVERLAP ({overlap}) must be smaller than CHUNK_SIZE ({size}).")
     if size > longest:

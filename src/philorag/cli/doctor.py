@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -99,8 +100,9 @@ async def _endpoint(settings: Settings) -> list[Finding]:
 
     try:
         embedder = await asyncio.to_thread(open_endpoint, settings)
-        await asyncio.to_thread(embedder.probe)
-        limits = chunk_limits(settings, embedder)
+        with contextlib.closing(embedder):
+            await asyncio.to_thread(embedder.probe)
+            limits = chunk_limits(settings, embedder)
     except PhiloragError as error:
         return [Finding("embedding model", "failed", error.message)]
     space = embedder.space
