@@ -41,11 +41,9 @@ def chunk_limits(settings: Settings, embedder: Embedder) -> ChunkLimits:
     longest = embedder.max_tokens - _PREFIX_ROOM
     fitting = max(1, min(usual.size, longest))
     size = settings.chunk_size or fitting
-    overlap = (
-        min(usual.overlap * fitting // usual.size, size - 1)
-        if settings.chunk_overlap is None
-        else settings.chunk_overlap
-    )
+    overlap = settings.chunk_overlap
+    if overlap is None:
+        overlap = min(usual.overlap * fitting // usual.size, size - 1)
     if overlap >= size:
         raise ConfigurationError(f"CHUNK_OVERLAP ({overlap}) must be smaller than CHUNK_SIZE ({size}).")
     if size > longest:
