@@ -32,7 +32,7 @@ class CountingEmbedder:
     def __init__(self, model: LocalEmbedder) -> None:
         self._model = model
         self.space, self.max_tokens = model.space, model.max_tokens
-        self.count_tokens, self.embed_query = model.count_tokens, model.embed_query
+        self.count_tokens, self.embed_query, self.close = model.count_tokens, model.embed_query, model.close
         self.passages: list[str] = []
 
     def embed_passages(self, texts: Sequence[str]) -> Any:
