@@ -17,6 +17,7 @@ from philorag.library.documents import DocumentService
 from philorag.library.store import StoreService
 from philorag.model import Caller
 from philorag.retrieval.service import SearchService
+from philorag.settings import ENDPOINT_CHUNK_SIZE, LOCAL_CHUNK_SIZE
 from philorag.storage.database import Database
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Services", "chunk_limits"]
 
-_LOCAL_LIMITS = ChunkLimits(size=256, overlap=32)
-_ENDPOINT_LIMITS = ChunkLimits(size=1000, overlap=100)
+_LOCAL_LIMITS = ChunkLimits(size=LOCAL_CHUNK_SIZE, overlap=32)
+_ENDPOINT_LIMITS = ChunkLimits(size=ENDPOINT_CHUNK_SIZE, overlap=100)
 _READERS = 2
 # What a model adds to a passage: its prefix and its special tokens, with room to spare.
 _PREFIX_ROOM = 32

@@ -17,9 +17,21 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from philorag.errors import ConfigurationError
 
-__all__ = ["PLUGIN_PREFIX", "WITHOUT_EFFECT", "Settings", "load_settings", "variable_names"]
+__all__ = [
+    "ENDPOINT_CHUNK_SIZE",
+    "LOCAL_CHUNK_SIZE",
+    "LOCAL_LONGEST",
+    "PLUGIN_PREFIX",
+    "WITHOUT_EFFECT",
+    "Settings",
+    "load_settings",
+    "variable_names",
+]
 
 PLUGIN_PREFIX = "PHILORAG_PLUGIN_"
+LOCAL_CHUNK_SIZE, ENDPOINT_CHUNK_SIZE = 256, 1000
+# multilingual-e5-small takes 512 tokens, its prefix and special ones included.
+LOCAL_LONGEST = 480
 WITHOUT_EFFECT = ("DB_MCP_SERVER_NAME", "BACKEND_API_URL")
 
 Names = Annotated[tuple[str, ...], NoDecode]
@@ -260,9 +272,15 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
-    def _overlap_below_size(self) -> Settings:
-        size, overlap = self.chunk_size, self.chunk_overlap
-        if size is not None and overlap is not None and overlap >= size:
+    def _passages_fit(self) -> Settings:
+        local = not self.uses_embedding_endpoint
+        size = self.chunk_size or (LOCAL_CHUNK_SIZE if local else ENDPOINT_CHUNK_SIZE)
+        overlap = self.chunk_overlap
+        if local and size > LOCAL_LONGEST:
+            raise ValueError(
+                f"CHUNK_SIZE ({size}) is more than the local model can take: at most {LOCAL_LONGEST} tokens"
+            )
+        if overlap is not None and overlap >= size:
             raise ValueError(f"CHUNK_OVERLAP ({overlap}) must be smaller than CHUNK_SIZE ({size})")
         return self
 
