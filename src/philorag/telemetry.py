@@ -26,5 +26,5 @@ def configure_logging(settings: Settings) -> None:
     theirs = logging.getLogger("fastmcp")
     theirs.handlers.clear()
     theirs.propagate = True
-    for noisy in ("mcp", "alembic", "sqlalchemy", "fastmcp"):
+    for noisy in ("mcp", "alembic", "sqlalchemy", "fastmcp", "uvicorn"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLevelName(settings.log_level)))
