@@ -6,6 +6,7 @@ import asyncio
 import errno
 import ipaddress
 import logging
+import os
 import signal
 import socket
 from contextlib import asynccontextmanager, contextmanager
@@ -62,8 +63,7 @@ def listen(host: str, port: int) -> socket.socket:
     """
     address = _loopback(host)
     try:
-        family = socket.AF_INET6 if address.version == 6 else socket.AF_INET  # noqa: PLR2004 - IP version 6
-        return socket.create_server((str(address), port), family=family, backlog=_BACKLOG)
+        return _bound(address, port)
     except OverflowError as error:
         raise ConfigurationError(f"A port is at most 65535, not {port}.", argument="PHILORAG_HTTP_PORT") from error
     except OSError as error:
@@ -90,6 +90,22 @@ def _loopback(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
             argument="PHILORAG_HTTP_HOST",
         )
     return address
+
+
+def _bound(address: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int) -> socket.socket:
+    family = socket.AF_INET6 if isinstance(address, ipaddress.IPv6Address) else socket.AF_INET
+    # asyncio turns off Nagle's algorithm only where the protocol is named, as socket.create_server doesn't: an answer,
+    # whose head and body are two writes, would wait 40 ms for the client's acknowledgement.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        if os.name == "posix":
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((str(address), port))
+        listener.listen(_BACKLOG)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
 
 
 async def serve(server: FastMCP[Any], gateway: Gateway, listener: socket.socket, limits: Limits | None = None) -> None:
