@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import queue
 import signal
@@ -48,13 +49,19 @@ class HttpProcess:
         self._lines: queue.Queue[str | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
-        try:
-            self.url = self.wait_for(_READY).rpartition(_READY)[2].strip()
-        except BaseException:
-            self.close()
-            raise
-        self.port = urlsplit(self.url).port
-        self.base = self.url.removesuffix("/mcp")
+
+    @functools.cached_property
+    def url(self) -> str:
+        """Where it serves MCP, once it does."""
+        return self.wait_for(_READY).rpartition(_READY)[2].strip()
+
+    @property
+    def base(self) -> str:
+        return self.url.removesuffix("/mcp")
+
+    @property
+    def port(self) -> int | None:
+        return urlsplit(self.url).port
 
     def wait_for(self, text: str) -> str:
         """The next line of the log that holds *text*."""

@@ -96,6 +96,7 @@ async def held(gate: Any) -> socket.socket:
 
 def test_the_services_open_at_start(server):
     """Nobody need ask for the tools: over HTTP database and model are opened when the server starts."""
+    assert server.url
     assert server.wait_for("The services are open")
 
 
@@ -259,25 +260,24 @@ async def _refusal(port: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "sentence"),
+    ("arguments", "sentence"),
     [
-        (["--http", "--host", "0.0.0.0"], 1, "philorag-mcp: The host 0.0.0.0 is not this machine's own: "),
-        (["--http", "--port", "{taken}"], 1, "philorag-mcp: Port {taken} of 127.0.0.1 is in use, "),
-        (["--port", "8000"], 2, "usage: "),
+        (["--host", "0.0.0.0"], "philorag-mcp: The host 0.0.0.0 is not this machine's own: "),
+        (["--port", "{taken}"], "philorag-mcp: Port {taken} of 127.0.0.1 is in use, "),
     ],
 )
-def test_a_start_that_fails_says_one_sentence(tmp_path, arguments, code, sentence):
+def test_a_start_that_fails_says_one_sentence(tmp_path, arguments, sentence):
     """A host that others can reach, or a port in use, ends the process with 1 and one sentence on standard error."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]
         ended = subprocess.run(
-            [PROGRAM, *(argument.format(taken=taken) for argument in arguments)],
+            [PROGRAM, "--http", *(argument.format(taken=taken) for argument in arguments)],
             env=environment_with({"PHILORAG_DATA_DIR": str(tmp_path)}),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             check=False,
             text=True,
         )
-    assert (ended.returncode, ended.stdout) == (code, "")
+    assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr.startswith(sentence.format(taken=taken))
-    assert code == 2 or ended.stderr.count("\n") == 1
+    assert ended.stderr.count("\n") == 1
