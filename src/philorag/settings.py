@@ -198,6 +198,14 @@ class Settings(BaseSettings):
         ge=0,
         le=1,
     )
+    http_host: str = _named(
+        "PHILORAG_HTTP_HOST",
+        default="127.0.0.1",
+        description="Where `philorag-mcp --http` listens; only this machine's own addresses while there are no tokens.",
+    )
+    http_port: int = _named(
+        "PHILORAG_HTTP_PORT", default=8765, description="Its port; 0 takes any free one.", ge=0, le=65535
+    )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = _named(
         "LOG_LEVEL", default="INFO", description="How much is logged: DEBUG, INFO, WARNING or ERROR."
     )

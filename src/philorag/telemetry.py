@@ -27,5 +27,5 @@ def configure_logging(settings: Settings) -> None:
     theirs.handlers.clear()
     theirs.propagate = True
     # At DEBUG `openai` would log the texts that it sends.
-    for noisy in ("mcp", "alembic", "sqlalchemy", "fastmcp", "openai", "httpx2", "httpcore2"):
+    for noisy in ("mcp", "alembic", "sqlalchemy", "fastmcp", "openai", "httpx2", "httpcore2", "uvicorn"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLevelName(settings.log_level)))

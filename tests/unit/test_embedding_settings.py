@@ -97,7 +97,7 @@ def test_passages_too_long_for_the_model_stop_the_start():
     """A CHUNK_SIZE over the model's limit is refused with the limit."""
     embedder = OpenAIEmbedder(Endpoint(model="mxbai-embed-large", dimensions=8))
     with pytest.raises(ConfigurationError, match="at most 480"):
-        chunk_limits(Settings(embedding_provider="openai", chunk_size=500), embedder)
+        chunk_limits(Settings(embedding_base_url="http://localhost:1/v1", chunk_size=500), embedder)
     embedder.close()
 
 
