@@ -398,6 +398,19 @@ async def test_a_root_does_not_hide_behind_a_folder(world: World, tmp_path: Path
     assert {"documents/plato/meno.md", "documents/plato-2/meno.md"} == set(await world.documents())
 
 
+async def test_a_file_has_one_path_whichever_way_it_comes(world: World, tmp_path: Path):
+    """A folder that was ingested as a root keeps its paths when it, or one above, becomes the source folder."""
+    books = tmp_path / "books"
+    (books / "plato").mkdir(parents=True)
+    (books / "plato" / "meno.md").write_text(PARAGRAPHS[0], encoding="utf-8")
+    await world.service.ingest_folder(world.caller, books)
+    below = await world.service.ingest_folder(world.caller, books / "plato")
+    world.service._source_folder = books / "plato"
+    again = await world.service.ingest(world.caller, "meno.md")
+    assert (below.counts.unchanged, again.counts.unchanged) == (1, 1)
+    assert list(await world.documents()) == ["documents/books/plato/meno.md"]
+
+
 async def test_a_root_inside_the_source_folder_is_no_root(world: World):
     """The operator's path into the source folder means the same documents as a caller's."""
     path = world.write("plato/meno.md", PARAGRAPHS[0])
