@@ -145,17 +145,20 @@ class IngestService:
     @asynccontextmanager
     async def _job(self, caller: Caller, arguments: dict[str, Any], counts: IngestCounts) -> AsyncIterator[int]:
         async with self._database.unit_of_work(caller) as work:
-            job_id = await work.jobs.start("ingest", arguments)
-            await work.commit()
-        state: JobState = "failed"
-        try:
-            yield job_id
-            state = "completed"
-        except asyncio.CancelledError:
-            state = "cancelled"
-            raise
-        finally:
-            await asyncio.shield(self._finish(caller, job_id, state, counts))
+            job_id = await work.jobs.new_id()
+        async with self._database.working_on(job_id):
+            async with self._database.unit_of_work(caller) as work:
+                await work.jobs.start(job_id, "ingest", arguments)
+                await work.commit()
+            state: JobState = "failed"
+            try:
+                yield job_id
+                state = "completed"
+            except asyncio.CancelledError:
+                state = "cancelled"
+                raise
+            finally:
+                await asyncio.shield(self._finish(caller, job_id, state, counts))
 
     async def _finish(self, caller: Caller, job_id: int, state: JobState, counts: IngestCounts) -> None:
         result = {name: value for name, value in asdict(counts).items() if name != "failed"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,6 +18,7 @@ from philorag.errors import ConfigurationError, DatabaseUnavailable
 from philorag.storage.embedded import EmbeddedPostgres
 from philorag.storage.failures import database_errors
 from philorag.storage.migrations import HEAD, current_revision, migrate
+from philorag.storage.repositories.jobs import JOB_LOCKS
 from philorag.storage.unit_of_work import UnitOfWork
 
 if TYPE_CHECKING:
@@ -90,6 +91,20 @@ class Database:
             library_id: int = await connection.scalar(text("select philorag_open_library(:name)"), {"name": name})
             await connection.commit()
             return library_id
+
+    @asynccontextmanager
+    async def working_on(self, job_id: int) -> AsyncIterator[None]:
+        """Show others that somebody works on a job, until the block ends or this process does, however it ends."""
+        key = {"space": JOB_LOCKS, "job": job_id % 2**31}
+        async with self._plain() as connection:
+            await connection.execution_options(isolation_level="AUTOCOMMIT")
+            await connection.execute(text("select pg_advisory_lock(:space, :job)"), key)
+            try:
+                yield
+            finally:
+                # With a lost connection the lock is gone already.
+                with suppress(DatabaseUnavailable), database_errors():
+                    await connection.execute(text("select pg_advisory_unlock(:space, :job)"), key)
 
     async def index_space(self, space_id: int) -> None:
         """Build the vector index of a space if it isn't there; until then its search is exact."""

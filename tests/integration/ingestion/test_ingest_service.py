@@ -368,6 +368,32 @@ async def test_progress_moves_within_a_long_document(world: World):
     assert any(0 < done < 1 for done in seen)
 
 
+async def test_a_job_that_was_left_behind_has_failed(world: World):
+    """The row of a killed process is closed by the next ingest; one that somebody works on stays open."""
+    database, caller = world.services.database, world.caller
+    world.write("a.md", PARAGRAPHS[0])
+
+    async def started() -> int:
+        async with database.unit_of_work(caller) as work:
+            job_id = await work.jobs.new_id()
+            await work.jobs.start(job_id, "ingest", {})
+            await work.commit()
+        return job_id
+
+    async def look(job_id: int) -> tuple[str | None, int]:
+        async with database.unit_of_work(caller) as work:
+            job = await work.jobs.get(job_id)
+            return job.state if job else None, await work.jobs.running()
+
+    left = await started()
+    assert await look(left) == ("running", 0)
+    held = await started()
+    async with database.working_on(held):
+        await world.ingest()
+        assert await look(held) == ("running", 1)
+    assert (await look(left))[0] == "failed"
+
+
 @pytest.mark.parametrize(("path", "failure"), [("..", PermissionDenied), ("nowhere.md", InvalidInput)])
 async def test_a_wrong_path_starts_no_job(world: World, path: str, failure: type[Exception]):
     """A path that can't be used is refused before anything is recorded."""

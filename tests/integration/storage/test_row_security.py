@@ -45,7 +45,7 @@ async def filled(database, caller, server):
     """A library with a row in every owned table."""
     await stored(database, caller, "The life of the mind.", tags=("mind",))
     async with database.unit_of_work(caller) as work:
-        await work.jobs.start("ingest", {})
+        await work.jobs.start(await work.jobs.new_id(), "ingest", {})
         await work.roots.name_of("/books", "books")
         await work.commit()
     reference = """
