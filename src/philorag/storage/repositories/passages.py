@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from philorag.model import SearchFilters
     from philorag.storage.repositories.libraries import EmbeddingSpace
 
-__all__ = ["EXACT_UP_TO", "Fusion", "NearPassage", "PassageRepository"]
+__all__ = ["DEFAULT_FUSION", "EXACT_UP_TO", "Fusion", "NearPassage", "PassageRepository"]
 
 EXACT_UP_TO = 10_000
 _POOL = 100
@@ -47,6 +47,9 @@ class Fusion:
 
     lexical_weight: float = 0.5
     known_share: float = 0.35
+
+
+DEFAULT_FUSION = Fusion()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
