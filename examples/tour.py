@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import hashlib
 import os
 import re
 import subprocess
@@ -56,7 +57,9 @@ def main() -> None:
 
 def settings_for(folder: Path) -> dict[str, str]:
     """The environment of a library that is named after *folder* and kept inside this checkout."""
-    name = "examples" if folder == EXAMPLES else re.sub(r"[^A-Za-z0-9._-]+", "-", folder.name).strip("-._") or "books"
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.name).strip("-._")[:40] or "books"
+    # Two folders of one name are two libraries.
+    name = "examples" if folder == EXAMPLES else f"{name}-{hashlib.sha256(bytes(folder)).hexdigest()[:6]}"
     return {
         "PHILORAG_DATA_DIR": str(ROOT / ".philorag"),
         "LOG_LEVEL": "WARNING",

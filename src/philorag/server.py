@@ -26,6 +26,7 @@ from philorag.wire import ContractErrors
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from importlib.metadata import EntryPoint
+    from socket import socket
 
     from fastmcp.server.middleware import CallNext, MiddlewareContext
     from fastmcp.tools.base import Tool
@@ -128,23 +129,43 @@ def _end_on_signals(gateway: Gateway) -> None:
             return
 
 
+def _listen(settings: Settings, host: str | None, port: int | None) -> socket:
+    from philorag.streamable_http import listen  # noqa: PLC0415 - over stdio nobody needs it
+
+    return listen(settings.http_host if host is None else host, settings.http_port if port is None else port)
+
+
+async def _serve_http(server: FastMCP[dict[str, Gateway]], gateway: Gateway, listener: socket) -> None:
+    from philorag.streamable_http import serve  # noqa: PLC0415 - likewise
+
+    await serve(server, gateway, listener)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Serve MCP over standard input and output."""
-    parser = argparse.ArgumentParser(prog="philorag-mcp", description="Serve the philorag tools over MCP (stdio).")
+    """Serve MCP over standard input and output, or over HTTP."""
+    parser = argparse.ArgumentParser(
+        prog="philorag-mcp", description="Serve the philorag tools over MCP: on stdin and stdout, or over HTTP."
+    )
+    parser.add_argument("--http", action="store_true", help="serve over streamable HTTP, to this machine alone")
+    parser.add_argument("--host", help="with --http: loopback address (default: PHILORAG_HTTP_HOST, 127.0.0.1)")
+    parser.add_argument("--port", type=int, help="with --http: port, 0 for any (default: PHILORAG_HTTP_PORT, 8765)")
     parser.add_argument("--env-file", type=Path, help="read settings from this file instead of <data folder>/.env")
     parser.add_argument("--version", action="version", version=f"philorag {__version__}")
     chosen = parser.parse_args(arguments)
+    if not chosen.http and (chosen.host, chosen.port) != (None, None):
+        parser.error("--host and --port need --http")
     wire = Wire()
     try:
         settings = load_settings(chosen.env_file)
         configure_logging(settings)
+        listener = _listen(settings, chosen.host, chosen.port) if chosen.http else None
         server, gateway = _build(settings)
     except ConfigurationError as error:
         sys.exit(f"philorag-mcp: {error.message}")
     for name in WITHOUT_EFFECT:
         if name in os.environ:
             sys.stderr.write(f"philorag-mcp: {name} is accepted for the older servers' sake and has no effect\n")
-    asyncio.run(_serve_stdio(server, gateway, wire))
+    asyncio.run(_serve_http(server, gateway, listener) if listener else _serve_stdio(server, gateway, wire))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import getpass
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from philorag.embedding.local import LocalEmbedder
+from philorag.embedding.providers import open_embedder
 from philorag.errors import ConfigurationError
 from philorag.ingestion.chunking import ChunkLimits
 from philorag.ingestion.guard import ReaderPool
@@ -17,6 +17,7 @@ from philorag.library.documents import DocumentService
 from philorag.library.store import StoreService
 from philorag.model import Caller
 from philorag.retrieval.service import SearchService
+from philorag.settings import ENDPOINT_CHUNK_SIZE, LOCAL_CHUNK_SIZE
 from philorag.storage.database import Database
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Services", "chunk_limits"]
 
-_LOCAL_LIMITS = ChunkLimits(size=256, overlap=32)
+_LOCAL_LIMITS = ChunkLimits(size=LOCAL_CHUNK_SIZE, overlap=32)
+_ENDPOINT_LIMITS = ChunkLimits(size=ENDPOINT_CHUNK_SIZE, overlap=100)
 _READERS = 2
 # What a model adds to a passage: its prefix and its special tokens, with room to spare.
 _PREFIX_ROOM = 32
@@ -36,11 +38,15 @@ _MEGABYTE = 1 << 20
 
 def chunk_limits(settings: Settings, embedder: Embedder) -> ChunkLimits:
     """The configured passage lengths. Raises `ConfigurationError` when the model can't take them."""
-    size = settings.chunk_size or _LOCAL_LIMITS.size
-    overlap = min(_LOCAL_LIMITS.overlap, size - 1) if settings.chunk_overlap is None else settings.chunk_overlap
+    usual = _ENDPOINT_LIMITS if embedder.space.provider == "openai" else _LOCAL_LIMITS
+    longest = embedder.max_tokens - _PREFIX_ROOM
+    fitting = max(1, min(usual.size, longest))
+    size = settings.chunk_size or fitting
+    overlap = settings.chunk_overlap
+    if overlap is None:
+        overlap = min(usual.overlap * fitting // usual.size, size - 1)
     if overlap >= size:
         raise ConfigurationError(f"CHUNK_OVERLAP ({overlap}) must be smaller than CHUNK_SIZE ({size}).")
-    longest = embedder.max_tokens - _PREFIX_ROOM
     if size > longest:
         raise ConfigurationError(
             f"CHUNK_SIZE ({size}) is more than the model {embedder.space.model} can take: at most {longest} tokens."
@@ -64,7 +70,7 @@ class Services:
 
     @classmethod
     async def open(cls, settings: Settings, embedder: Embedder | None = None) -> Self:
-        """Start the store and the model, side by side; *embedder* is a model that is loaded already.
+        """Start the store and the model, side by side; *embedder* is a model that is loaded already, and closes too.
 
         Raises `DatabaseUnavailable`, `EmbeddingFailed` or `ConfigurationError`.
         """
@@ -82,7 +88,7 @@ class Services:
 
     @classmethod
     def _compose(cls, settings: Settings, database: Database, embedder: Embedder) -> Self:
-        pipeline = DocumentPipeline(database, embedder, chunk_limits(settings, embedder))
+        pipeline = DocumentPipeline(database, embedder, chunk_limits(settings, embedder), settings.embedding_batch)
         readers = ReaderPool(_READERS, settings.reader_timeout, settings.reader_memory * _MEGABYTE)
         return cls(
             settings=settings,
@@ -104,6 +110,7 @@ class Services:
 
     async def close(self) -> None:
         await self.readers.close()
+        self.embedder.close()
         await self.pipeline.close()
         await self.database.close()
 
@@ -119,7 +126,7 @@ class Services:
 async def _loaded(settings: Settings, embedder: Embedder | None) -> Embedder:
     if embedder is not None:
         return embedder
-    return await asyncio.to_thread(LocalEmbedder, threads=settings.embedding_threads)
+    return await asyncio.to_thread(open_embedder, settings)
 
 
 def _user() -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import platformdirs
 from dotenv import dotenv_values
@@ -15,9 +17,21 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from philorag.errors import ConfigurationError
 
-__all__ = ["PLUGIN_PREFIX", "WITHOUT_EFFECT", "Settings", "load_settings", "variable_names"]
+__all__ = [
+    "ENDPOINT_CHUNK_SIZE",
+    "LOCAL_CHUNK_SIZE",
+    "LOCAL_LONGEST",
+    "PLUGIN_PREFIX",
+    "WITHOUT_EFFECT",
+    "Settings",
+    "load_settings",
+    "variable_names",
+]
 
 PLUGIN_PREFIX = "PHILORAG_PLUGIN_"
+LOCAL_CHUNK_SIZE, ENDPOINT_CHUNK_SIZE = 256, 1000
+# multilingual-e5-small takes 512 tokens, its prefix and special ones included.
+LOCAL_LONGEST = 480
 WITHOUT_EFFECT = ("DB_MCP_SERVER_NAME", "BACKEND_API_URL")
 
 Names = Annotated[tuple[str, ...], NoDecode]
@@ -30,7 +44,9 @@ def _named(*variables: str, default: Any, description: str, **bounds: Any) -> An
 class Settings(BaseSettings):
     """Everything that an operator can set; each field's description is the reference text."""
 
-    model_config = SettingsConfigDict(extra="ignore", env_ignore_empty=True, populate_by_name=True, frozen=True)
+    model_config = SettingsConfigDict(
+        extra="ignore", env_ignore_empty=True, populate_by_name=True, frozen=True, hide_input_in_errors=True
+    )
 
     data_dir: Path = _named(
         "PHILORAG_DATA_DIR",
@@ -78,8 +94,61 @@ class Settings(BaseSettings):
         description="The password; needed as soon as any of the other `PG*` is set.",
         repr=False,
     )
-    embedding_provider: Literal["local"] = _named(
-        "PHILORAG_EMBEDDING_PROVIDER", default="local", description="Which embedding model: `local` runs in process."
+    embedding_provider: Literal["local", "openai"] | None = _named(
+        "PHILORAG_EMBEDDING_PROVIDER",
+        default=None,
+        description="Where embeddings come from: `local` runs in process, `openai` is any endpoint with OpenAI's "
+        "interface (default: `openai` when an embedding key or base URL is set, else `local`; `OPENAI_API_KEY` "
+        "chooses nothing).",
+    )
+    embedding_api_key: str | None = _named(
+        "PHILORAG_EMBEDDING_API_KEY",
+        "EMBEDDING_API_KEY",
+        default=None,
+        description="The endpoint's key; one of your own may need none.",
+        repr=False,
+    )
+    embedding_base_url: str | None = _named(
+        "PHILORAG_EMBEDDING_BASE_URL",
+        default=None,
+        description="The endpoint's address up to `/v1`, such as `http://127.0.0.1:11434/v1` for Ollama (default: "
+        "OpenAI's).",
+        repr=False,
+    )
+    embedding_model: str = _named(
+        "PHILORAG_EMBEDDING_MODEL",
+        "EMBEDDING_MODEL_NAME",
+        default="text-embedding-3-small",
+        description="The endpoint's model; of no effect on the local one.",
+        min_length=1,
+        max_length=200,
+    )
+    embedding_dimensions: int | None = _named(
+        "PHILORAG_EMBEDDING_DIMENSIONS",
+        default=None,
+        description="Length of the endpoint's vectors, which it is asked for (default: the model's own, found by "
+        "embedding a word at the start).",
+        ge=1,
+        le=4000,
+    )
+    embedding_batch: int = _named(
+        "PHILORAG_EMBEDDING_BATCH",
+        default=32,
+        description="Passages that are given to the model at once.",
+        ge=1,
+        le=2048,
+    )
+    embedding_query_prefix: str = _named(
+        "PHILORAG_EMBEDDING_QUERY_PREFIX",
+        default="",
+        description="What the endpoint's model wants before a query, such as `query: `; quote it to keep the space.",
+        max_length=1000,
+    )
+    embedding_passage_prefix: str = _named(
+        "PHILORAG_EMBEDDING_PASSAGE_PREFIX",
+        default="",
+        description="What it wants before a passage, such as `passage: `; part of the space's identity.",
+        max_length=1000,
     )
     embedding_threads: int = _named(
         "PHILORAG_EMBEDDING_THREADS",
@@ -101,14 +170,14 @@ class Settings(BaseSettings):
     chunk_size: int | None = _named(
         "CHUNK_SIZE",
         default=None,
-        description="Tokens of a passage, in the embedding model's own (default by model: local 256).",
+        description="Tokens of a passage, in the embedding model's own (default by model: local 256, endpoint 1000).",
         ge=16,
         le=8192,
     )
     chunk_overlap: int | None = _named(
         "CHUNK_OVERLAP",
         default=None,
-        description="Tokens that a passage repeats of the one before (default by model: local 32).",
+        description="Tokens that a passage repeats of the one before (default by model: local 32, endpoint 100).",
         ge=0,
         le=4096,
     )
@@ -128,6 +197,14 @@ class Settings(BaseSettings):
         description="Least similarity of a result of `search_documents`.",
         ge=0,
         le=1,
+    )
+    http_host: str = _named(
+        "PHILORAG_HTTP_HOST",
+        default="127.0.0.1",
+        description="Where `philorag-mcp --http` listens; only this machine's own addresses while there are no tokens.",
+    )
+    http_port: int = _named(
+        "PHILORAG_HTTP_PORT", default=8765, description="Its port; 0 takes any free one.", ge=0, le=65535
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = _named(
         "LOG_LEVEL", default="INFO", description="How much is logged: DEBUG, INFO, WARNING or ERROR."
@@ -163,6 +240,35 @@ class Settings(BaseSettings):
     def _absolute(cls, value: Path | None) -> Path | None:
         return None if value is None else Path(os.path.abspath(value.expanduser()))  # noqa: PTH100 - keeps links
 
+    @field_validator("embedding_api_key", mode="after")
+    @classmethod
+    def _sendable_key(cls, value: str | None) -> str | None:
+        key = None if value is None else value.strip()
+        if key is not None and not re.fullmatch(r"[!-~]+", key):
+            raise ValueError("must be one word of plain ASCII, as the endpoint gave it to you")
+        return key
+
+    @field_validator("embedding_base_url", mode="after")
+    @classmethod
+    def _plain_address(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        parts = urlsplit(value)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ValueError("must be an address such as https://api.openai.com/v1")
+        if parts.username is not None or parts.query or parts.fragment:
+            raise ValueError("must hold neither a user nor a query; the key has a setting of its own")
+        return value.rstrip("/")
+
+    @model_validator(mode="after")
+    def _endpoint_is_known(self) -> Settings:
+        if self.uses_embedding_endpoint and not (self.embedding_api_key or self.embedding_base_url):
+            raise ValueError(
+                "PHILORAG_EMBEDDING_API_KEY is missing: OpenAI's endpoint needs it (OPENAI_API_KEY isn't used). "
+                "For an endpoint of your own set PHILORAG_EMBEDDING_BASE_URL"
+            )
+        return self
+
     @model_validator(mode="after")
     def _needs_password(self) -> Settings:
         given = (self.pg_host, self.pg_port, self.pg_database, self.pg_user)
@@ -174,15 +280,27 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
-    def _overlap_below_size(self) -> Settings:
-        size, overlap = self.chunk_size, self.chunk_overlap
-        if size is not None and overlap is not None and overlap >= size:
+    def _passages_fit(self) -> Settings:
+        local = not self.uses_embedding_endpoint
+        size = self.chunk_size or (LOCAL_CHUNK_SIZE if local else ENDPOINT_CHUNK_SIZE)
+        overlap = self.chunk_overlap
+        if local and size > LOCAL_LONGEST:
+            raise ValueError(
+                f"CHUNK_SIZE ({size}) is more than the local model can take: at most {LOCAL_LONGEST} tokens"
+            )
+        if overlap is not None and overlap >= size:
             raise ValueError(f"CHUNK_OVERLAP ({overlap}) must be smaller than CHUNK_SIZE ({size})")
         return self
 
     @property
     def uses_embedded_database(self) -> bool:
         return self.database_url is None and self.pg_password is None
+
+    @property
+    def uses_embedding_endpoint(self) -> bool:
+        if self.embedding_provider is None:
+            return bool(self.embedding_api_key or self.embedding_base_url)
+        return self.embedding_provider == "openai"
 
     @property
     def library_folder(self) -> Path:

@@ -26,5 +26,6 @@ def configure_logging(settings: Settings) -> None:
     theirs = logging.getLogger("fastmcp")
     theirs.handlers.clear()
     theirs.propagate = True
-    for noisy in ("mcp", "alembic", "sqlalchemy", "fastmcp"):
+    # At DEBUG `openai` would log the texts that it sends.
+    for noisy in ("mcp", "alembic", "sqlalchemy", "fastmcp", "openai", "httpx2", "httpcore2", "uvicorn"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLevelName(settings.log_level)))

@@ -60,6 +60,9 @@ class ContractErrors(Middleware):
             error = await _invalid(context, invalid)
         except NotFoundError:
             error = await _unknown_tool(context)
+        except ToolError as refused:
+            # FastMCP's own, such as for a result that can't be written as JSON.
+            error = refused
         raise ToolError(self._json(name, error), log_level=logging.DEBUG)
 
     def _json(self, tool: str, error: BaseException) -> str:

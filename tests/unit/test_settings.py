@@ -194,6 +194,19 @@ def test_an_overlap_is_smaller_than_a_passage(monkeypatch):
     assert "CHUNK_OVERLAP (100) must be smaller than CHUNK_SIZE (100)" in refusal()
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "sentence"),
+    [
+        ("CHUNK_OVERLAP", "256", "CHUNK_OVERLAP (256) must be smaller than CHUNK_SIZE (256)"),
+        ("CHUNK_SIZE", "481", "CHUNK_SIZE (481) is more than the local model can take: at most 480 tokens"),
+    ],
+)
+def test_passages_fit_the_local_model(monkeypatch, variable, value, sentence):
+    """A passage that the local model would cut, or an overlap of its usual length, stops the start."""
+    monkeypatch.setenv(variable, value)
+    assert sentence in refusal()
+
+
 def test_lists_are_separated_by_commas(monkeypatch):
     """Names of toolsets are separated by commas, with or without spaces."""
     monkeypatch.setenv("PHILORAG_TOOLSETS", "search, documents,")

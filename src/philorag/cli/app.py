@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
-from cyclopts import App, Parameter
+from cyclopts import App, Parameter, validators
 from rich.console import Console
 
 from philorag import __version__
 from philorag.errors import InvalidInput, PhiloragError
-from philorag.settings import Settings, load_settings
+from philorag.settings import load_settings
 from philorag.telemetry import configure_logging
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from philorag.model import Caller
     from philorag.services import Services
+    from philorag.settings import Settings
 
 __all__ = ["app", "run"]
 
@@ -43,13 +45,16 @@ class Common:
     library: Annotated[str | None, Parameter(help="Use this library instead of the configured one.")] = None
 
     def settings(self) -> Settings:
+        if self.library is not None:
+            os.environ["PHILORAG_LIBRARY"] = self.library
         settings = load_settings(self.env_file)
-        chosen = settings if self.library is None else Settings(**{**settings.model_dump(), "library": self.library})
-        configure_logging(chosen)
-        return chosen
+        configure_logging(settings)
+        return settings
 
 
 DEFAULTS = Common()
+# Every number of so many digits is a possible id; a longer one can only be a path.
+_LONGEST_ID = 18
 Outcome = TypeVar("Outcome")
 
 
@@ -59,6 +64,8 @@ def run() -> None:
         app()
     except PhiloragError as error:
         sys.exit(f"philorag: {error.message}")
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 @app.command
@@ -82,7 +89,13 @@ def ingest(path: Path, *, force: bool = False, common: Common = DEFAULTS) -> Non
 
 
 @app.command
-def search(query: str, *, limit: int = 5, author: str | None = None, common: Common = DEFAULTS) -> None:
+def search(
+    query: str,
+    *,
+    limit: Annotated[int, Parameter(validator=validators.Number(gte=1, lte=100))] = 5,
+    author: str | None = None,
+    common: Common = DEFAULTS,
+) -> None:
     """Find passages by meaning and by words.
 
     Parameters
@@ -94,7 +107,7 @@ def search(query: str, *, limit: int = 5, author: str | None = None, common: Com
     from philorag.cli.passages import show_search  # noqa: PLC0415
 
     async def work(services: Services, caller: Caller) -> None:
-        await show_search(output, services, caller, query, limit=max(1, min(limit, 100)), author=author)
+        await show_search(output, services, caller, query, limit=limit, author=author)
 
     _with_services(common, work)
 
@@ -109,8 +122,9 @@ def remove(target: str, *, common: Common = DEFAULTS) -> None:
     """
 
     async def work(services: Services, caller: Caller) -> None:
-        named = {"document_id": int(target)} if target.isdecimal() else {"path": target}
-        document = await services.documents.remove(caller, **named)
+        number = int(target) if target.isdecimal() and len(target) <= _LONGEST_ID else None
+        path = target if number is None else None
+        document = await services.documents.remove(caller, document_id=number, path=path)
         output.print(f"Removed {document.title or document.path} (document {document.id}).", markup=False)
 
     _with_services(common, work)

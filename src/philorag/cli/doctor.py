@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -90,6 +91,26 @@ def _plugins(settings: Settings) -> Iterator[Finding]:
 
 
 async def _model(settings: Settings) -> list[Finding]:
+    return await (_endpoint(settings) if settings.uses_embedding_endpoint else _local_model(settings))
+
+
+async def _endpoint(settings: Settings) -> list[Finding]:
+    from philorag.embedding.providers import open_endpoint  # noqa: PLC0415
+    from philorag.services import chunk_limits  # noqa: PLC0415
+
+    try:
+        embedder = await asyncio.to_thread(open_endpoint, settings)
+        with contextlib.closing(embedder):
+            await asyncio.to_thread(embedder.probe)
+            limits = chunk_limits(settings, embedder)
+    except PhiloragError as error:
+        return [Finding("embedding model", "failed", error.message)]
+    space = embedder.space
+    text = f"{space.provider}/{space.model} at {embedder.host}, {space.dimensions} dimensions"
+    return [Finding("embedding model", "ok", f"{text}, passages of {limits.size} tokens")]
+
+
+async def _local_model(settings: Settings) -> list[Finding]:
     from philorag.embedding.local import LocalEmbedder, verify  # noqa: PLC0415
 
     try:

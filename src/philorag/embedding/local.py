@@ -78,6 +78,9 @@ class LocalEmbedder:
         vector: Vectors = self._embed([self._manifest.query_prefix + text])[0]
         return vector
 
+    def close(self) -> None:
+        """Nothing waits here."""
+
     def _embed(self, texts: Sequence[str]) -> Vectors:
         rows = self._token_rows(texts)
         vectors = np.empty((len(texts), self._manifest.dimensions), np.float32)

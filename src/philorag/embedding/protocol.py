@@ -42,9 +42,16 @@ class Embedder(Protocol):
         ...
 
     def embed_passages(self, texts: Sequence[str]) -> Vectors:
-        """Unit vectors, shape (len(texts), dimensions), float32. Raises `EmbeddingFailed`."""
+        """Vectors as the model makes them, of any length but zero, shape (len(texts), dimensions), float32.
+
+        Compare them by their angle. Raises `EmbeddingFailed`.
+        """
         ...
 
     def embed_query(self, text: str) -> Vectors:
-        """One unit vector, shape (dimensions,), float32. Raises `EmbeddingFailed`."""
+        """One such vector, shape (dimensions,), float32. Raises `EmbeddingFailed`."""
+        ...
+
+    def close(self) -> None:
+        """Give up what is only waiting, from any thread: what is under way fails with `EmbeddingFailed`."""
         ...

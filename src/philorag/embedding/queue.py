@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from philorag.embedding.retrying import closing
 from philorag.errors import EmbeddingFailed
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class EmbeddingQueue:
     async def embed(self, texts: Sequence[str], on_delivered: Callable[[int], None] | None = None) -> list[Vector]:
         """A vector for each text, in order; *on_delivered* is told how many are there. Raises `EmbeddingFailed`."""
         if self._closed:
-            raise _closing()
+            raise closing()
         if not texts:
             return []
         request = _Request(deque(texts), asyncio.get_running_loop().create_future(), on_delivered)
@@ -67,7 +68,7 @@ class EmbeddingQueue:
         for request in self._waiting:
             request.texts.clear()
             if not request.done.done():
-                request.done.set_exception(_closing())
+                request.done.set_exception(closing())
         if self._worker is not None:
             await self._worker
 
@@ -117,7 +118,3 @@ class EmbeddingQueue:
             request.texts.clear()
             if not request.done.done():
                 request.done.set_exception(error)
-
-
-def _closing() -> EmbeddingFailed:
-    return EmbeddingFailed("The gateway is closing. Try again when it is back.")

@@ -72,11 +72,11 @@ def require_space(space: EmbeddingSpace, embedder: Embedder) -> None:
 class DocumentPipeline:
     """Brings read documents into a library."""
 
-    def __init__(self, database: Database, embedder: Embedder, limits: ChunkLimits) -> None:
+    def __init__(self, database: Database, embedder: Embedder, limits: ChunkLimits, batch: int = 32) -> None:
         self._database = database
         self._embedder = embedder
         self._limits = limits
-        self._queue = EmbeddingQueue(embedder)
+        self._queue = EmbeddingQueue(embedder, batch=batch)
 
     @property
     def version(self) -> str:

@@ -10,7 +10,7 @@ import tempfile
 import time
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from philorag.errors import DatabaseUnavailable, ProcessingError
@@ -19,7 +19,7 @@ from philorag.ingestion.sources import SourceFolder
 from philorag.model import DocumentFields, IngestCounts, IngestReport, JobState
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
     from philorag.ingestion.guard import ReaderPool
     from philorag.ingestion.pipeline import DocumentPipeline, StoredDocument
@@ -44,11 +44,17 @@ class IngestService:
         self._readers = readers
         self._source_folder = source_folder
 
-    @property
-    def sources(self) -> SourceFolder:
-        """The folder that callers may ingest from; made when it isn't there."""
-        self._source_folder.mkdir(parents=True, exist_ok=True)
-        return SourceFolder(self._source_folder)
+    async def sources(self, caller: Caller) -> SourceFolder:
+        """The folder that callers may ingest from; made when it isn't there.
+
+        Where it was ingested from the command line before, as a root or below one, its files keep the paths that they
+        got then.
+        """
+        folder = self._source_folder
+        folder.mkdir(parents=True, exist_ok=True)
+        async with self._database.unit_of_work(caller) as work:
+            names = await work.roots.names()
+        return _below_root(folder, names) or SourceFolder(folder)
 
     async def ingest(
         self,
@@ -63,7 +69,7 @@ class IngestService:
 
         A file that is named and fails raises its error; inside a folder it is a row of `counts.failed`.
         """
-        sources = self.sources
+        sources = await self.sources(caller)
         return await self._ingest(caller, sources, sources.resolve(path), recursive, force, progress)
 
     async def ingest_folder(
@@ -72,14 +78,16 @@ class IngestService:
         """Ingest any file or folder of this machine, for the operator: outside the source folder it becomes a root."""
         target = Path(os.path.abspath(path))  # noqa: PTH100 - links are resolved where they are vetted
         if target.is_relative_to(self._source_folder):
-            sources = self.sources
+            sources = await self.sources(caller)
         else:
             folder = target if target.is_dir() else target.parent
             SourceFolder(folder).resolve(str(target))
             async with self._database.unit_of_work(caller) as work:
-                name = await work.roots.name_of(str(folder), self._free_name(folder.name or "root"))
-                await work.commit()
-            sources = SourceFolder(folder, f"documents/{name}")
+                rooted = _below_root(folder, await work.roots.names())
+                if rooted is None:
+                    name = await work.roots.name_of(str(folder), self._free_name(folder.name or "root"))
+                    await work.commit()
+            sources = rooted or SourceFolder(folder, f"documents/{name}")
         return await self._ingest(caller, sources, sources.resolve(str(target)), True, force, progress)
 
     def _free_name(self, wanted: str) -> str:
@@ -89,7 +97,7 @@ class IngestService:
 
     async def ingest_file(self, caller: Caller, file_path: str, fields: DocumentFields) -> StoredDocument | None:
         """Ingest one file of the source folder under *fields*; None when it is empty."""
-        sources = self.sources
+        sources = await self.sources(caller)
         file = sources.file(sources.resolve(file_path, "file_path"))
         try:
             read = await self._readers.read(file.path)
@@ -167,3 +175,12 @@ class IngestService:
             await work.commit()
         if space is not None and size >= _INDEX_FROM:
             await self._database.index_space(space.id)
+
+
+def _below_root(folder: Path, names: Mapping[str, str]) -> SourceFolder | None:
+    """*folder* under the paths that a registered root gave its files, if it is one or lies below one."""
+    for root in (folder, *folder.parents):
+        if str(root) in names:
+            prefix = PurePosixPath("documents", names[str(root)], folder.relative_to(root).as_posix())
+            return SourceFolder(folder, prefix.as_posix())
+    return None

@@ -73,6 +73,7 @@ class DocumentService:
         if document is None:
             named = {"document_id": str(document_id)} if document_id is not None else {"path": path}
             raise DocumentNotFound(
-                "There is no such document in this library. `list_documents` shows what there is.", **named
+                "There is no such document in this library. Take the id or the path from `list_documents` or a search.",
+                **named,
             )
         return document

@@ -15,11 +15,12 @@ _NAMED_AUTHORS = 3
 
 
 def cite(passage: StoredPassage) -> str:
-    """As `Aristotle, Nicomachean Ethics (1893), Book I › 7, EN 1097b22, p. 13, ¶ 2`, as far as it is known."""
+    """As `Aristotle, Nicomachean Ethics (1893), trans. F. H. Peters, Book I › 7, p. 13, ¶ 2`, as far as it is known."""
     document, locator = passage.document, passage.locator
     parts = (
         _authors(document.authors),
         _title(document),
+        _translators(document),
         _section(document, locator),
         *(reference.text for reference in locator.canonical),
         _page(locator),
@@ -38,6 +39,11 @@ def _title(document: Document) -> str:
     title = document.title or document.path or document.source_uri
     year = f" ({document.publication_date[:4]})" if document.publication_date else ""
     return f"{title}{year}"
+
+
+def _translators(document: Document) -> str:
+    names = document.metadata.get("translators")
+    return f"trans. {_authors([str(name) for name in names])}" if isinstance(names, list) and names else ""
 
 
 def _section(document: Document, locator: Locator) -> str:

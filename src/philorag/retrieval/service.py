@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from philorag.errors import InvalidInput
 from philorag.ingestion.pipeline import require_space
 from philorag.model import DocumentHit, Hit, SearchFilters
-from philorag.retrieval.similarity import similarity
+from philorag.retrieval.similarity import calibration, similarity
 from philorag.storage.repositories.passages import DEFAULT_FUSION, Fusion
 
 if TYPE_CHECKING:
@@ -115,6 +115,5 @@ def _best_of_each(near: Sequence[NearPassage], space: EmbeddingSpace) -> list[Do
     best: dict[int, NearPassage] = {}
     for candidate in near:
         best.setdefault(candidate.passage.document.id, candidate)
-    return [
-        DocumentHit(passage=one.passage, similarity=similarity(one.cosine, space.calibration)) for one in best.values()
-    ]
+    curve = calibration(space)
+    return [DocumentHit(passage=one.passage, similarity=similarity(one.cosine, curve)) for one in best.values()]

@@ -7,7 +7,7 @@ import re
 from datetime import date, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from philorag.errors import InvalidInput
 from philorag.model import Document, Locator
@@ -32,6 +32,7 @@ __all__ = [
     "split_authors",
     "storable",
     "to_id",
+    "written",
 ]
 
 _LARGEST_METADATA = 65_536
@@ -53,6 +54,13 @@ def storable(value: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"must be at most {_LARGEST_METADATA} characters as JSON")
     if r"\u0000" in text:
         raise ValueError("must not hold NUL characters")
+    return value
+
+
+def written(value: str) -> str:
+    """*value* if it has more than white space in it; raises `ValueError`."""
+    if not value.strip():
+        raise ValueError("holds nothing but white space")
     return value
 
 
@@ -90,6 +98,12 @@ class Untrusted(BaseModel):
 class DateRange(Arguments):
     start: Day | None = None
     end: Day | None = None
+
+    @model_validator(mode="after")
+    def _in_order(self) -> DateRange:
+        if self.start is not None and self.end is not None and self.start > self.end:
+            raise ValueError("its `start` is after its `end`")
+        return self
 
 
 class LocatorObject(BaseModel):

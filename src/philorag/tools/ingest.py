@@ -5,11 +5,11 @@ from __future__ import annotations
 import unicodedata
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from philorag.model import DocumentFields
+from philorag.model import DocumentFields, publication_day
 from philorag.plugins import CurrentToolContext, Plugin, Registrar, ToolContext
-from philorag.tools._types import Path, Text, split_authors, storable
+from philorag.tools._types import Path, Text, split_authors, storable, written
 
 if TYPE_CHECKING:
     from philorag.ingestion.run import IngestProgress
@@ -50,6 +50,8 @@ class DocMetadata(BaseModel):
     @model_validator(mode="after")
     def _storable(self) -> DocMetadata:
         storable(self.model_extra or {})
+        if self.publication_date is not None and publication_day(self.publication_date) is None:
+            raise ValueError("`publication_date` is no date of the calendar")
         return self
 
 
@@ -124,7 +126,9 @@ async def process_text_file(
 
 async def put_document(
     text: Annotated[
-        Text, Field(min_length=1, max_length=_LONGEST_TEXT, examples=["All men by nature desire to know."])
+        Text,
+        Field(min_length=1, max_length=_LONGEST_TEXT, examples=["All men by nature desire to know."]),
+        AfterValidator(written),
     ],
     filepath: Annotated[
         Path, Field(description="Identifies the document; no file is opened", examples=["notes/a.txt"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from philorag.model import DocumentHit, Hit, SearchFilters
 from philorag.plugins import CurrentToolContext, Plugin, Registrar, ToolContext
@@ -18,6 +18,7 @@ from philorag.tools._types import (
     moment,
     storable,
     to_id,
+    written,
 )
 
 __all__ = ["plugin"]
@@ -43,8 +44,12 @@ class Filters(BaseModel):
     layer: Literal["main", "note", "apparatus"] | None = None
 
     @model_validator(mode="after")
-    def _storable(self) -> Filters:
+    def _usable(self) -> Filters:
         storable(self.model_extra or {})
+        if self.year is not None and (self.year_from, self.year_to) != (None, None):
+            raise ValueError("`year` stands alone: give it, or `year_from` and `year_to`")
+        if self.year_from is not None and self.year_to is not None and self.year_from > self.year_to:
+            raise ValueError("`year_from` is after `year_to`")
         return self
 
 
@@ -96,7 +101,9 @@ class DocumentResults(BaseModel):
     warnings: list[str]
 
 
-Query = Annotated[Text, Field(min_length=1, max_length=1_000, examples=["Is virtue knowledge?"])]
+Query = Annotated[
+    Text, Field(min_length=1, max_length=1_000, examples=["Is virtue knowledge?"]), AfterValidator(written)
+]
 
 
 async def philograph_search(

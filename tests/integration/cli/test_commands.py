@@ -74,6 +74,8 @@ def test_files_that_fail_are_listed_with_advice(philorag: Run, books: Path):
     [
         (("ingest", "/no/such/folder"), "philorag: /no/such/folder does not exist."),
         (("remove", "4711000"), "philorag: There is no such document in this library."),
+        (("remove", "9" * 20), "philorag: There is no such document in this library."),
+        (("search", "virtue", "--library", "bad name!"), "philorag: PHILORAG_LIBRARY: "),
     ],
 )
 def test_a_failure_is_one_sentence(philorag: Run, arguments: tuple[str, ...], sentence: str):

@@ -32,7 +32,7 @@ class CountingEmbedder:
     def __init__(self, model: LocalEmbedder) -> None:
         self._model = model
         self.space, self.max_tokens = model.space, model.max_tokens
-        self.count_tokens, self.embed_query = model.count_tokens, model.embed_query
+        self.count_tokens, self.embed_query, self.close = model.count_tokens, model.embed_query, model.close
         self.passages: list[str] = []
 
     def embed_passages(self, texts: Sequence[str]) -> Any:
@@ -396,6 +396,19 @@ async def test_a_root_does_not_hide_behind_a_folder(world: World, tmp_path: Path
     report = await world.service.ingest_folder(world.caller, tmp_path / "plato")
     assert report.counts.added == 1
     assert {"documents/plato/meno.md", "documents/plato-2/meno.md"} == set(await world.documents())
+
+
+async def test_a_file_has_one_path_whichever_way_it_comes(world: World, tmp_path: Path):
+    """A folder that was ingested as a root keeps its paths when it, or one above, becomes the source folder."""
+    books = tmp_path / "books"
+    (books / "plato").mkdir(parents=True)
+    (books / "plato" / "meno.md").write_text(PARAGRAPHS[0], encoding="utf-8")
+    await world.service.ingest_folder(world.caller, books)
+    below = await world.service.ingest_folder(world.caller, books / "plato")
+    world.service._source_folder = books / "plato"
+    again = await world.service.ingest(world.caller, "meno.md")
+    assert (below.counts.unchanged, again.counts.unchanged) == (1, 1)
+    assert list(await world.documents()) == ["documents/books/plato/meno.md"]
 
 
 async def test_a_root_inside_the_source_folder_is_no_root(world: World):

@@ -1,17 +1,24 @@
 from __future__ import annotations
 
+import math
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from tests.integration.storage.store_support import Parameters, connected
 
 from philorag.embedding.local import LocalEmbedder
+from philorag.embedding.protocol import SpaceIdentity
 from philorag.errors import InvalidInput
 from philorag.model import Caller, DocumentFields, SearchFilters
 from philorag.retrieval.citation import cite
 from philorag.services import Services
+from philorag.settings import Settings
+from philorag.storage.embedded import EmbeddedPostgres
 from philorag.testing import temporary_settings
 
 QUESTIONS = {
@@ -23,10 +30,32 @@ QUESTIONS = {
     "Par quelle faculté connaissons-nous les premiers principes selon Pascal ?": "pascal-coeur-et-raison.html",
 }  # fmt: skip
 
+# Its best passage, the right one, is ranked first at a cosine of 0.847, where the best F1 is at 0.857.
+TOO_FAR = "How does Descartes reply when Arnauld charges him with arguing in a circle?"
+DEFAULT_THRESHOLD = Settings().search_similarity_threshold
+
+
+class Refitted(LocalEmbedder):
+    """The local model as a space that nobody fitted."""
+
+    revision = uuid4().hex
+
+    @property
+    def space(self) -> SpaceIdentity:
+        return replace(super().space, revision=self.revision)
+
 
 @pytest.fixture(scope="module")
 def example_name() -> str:
     return f"examples-{uuid4().hex}"
+
+
+@pytest.fixture
+def server(data_dir: Path) -> Iterator[Parameters]:
+    """The shared embedded server, as the superuser that owns its schema."""
+    embedded = EmbeddedPostgres(data_dir / "postgres")
+    yield asdict(embedded.start())
+    embedded.stop()
 
 
 @pytest.fixture
@@ -127,6 +156,50 @@ async def test_the_threshold_is_kept_and_the_total_is_not_limited(examples: tupl
     assert len(answer.hits) == 2
     assert answer.total_found == 7
     assert answer.embedding_ms >= 0
+
+
+@pytest.mark.parametrize("question", sorted(QUESTIONS.keys() - {TOO_FAR}))
+async def test_a_sample_question_is_answered_at_the_default_threshold(examples: tuple[Services, Caller], question: str):
+    """The text that answers comes first, and no more than two others are taken for answers."""
+    services, caller = examples
+    answer = await services.search.documents(caller, question, SearchFilters(), limit=10, threshold=DEFAULT_THRESHOLD)
+    assert answer.hits[0].passage.document.path == f"documents/{QUESTIONS[question]}"
+    assert answer.total_found <= 3
+
+
+async def test_a_right_text_below_the_default_threshold_is_first_at_a_lower_one(examples: tuple[Services, Caller]):
+    """The default misses what precision costs; who asks for less similarity gets it."""
+    services, caller = examples
+    ask = partial(services.search.documents, caller, TOO_FAR, SearchFilters(), limit=10)
+    assert (await ask(threshold=DEFAULT_THRESHOLD)).total_found == 0
+    (hit,) = (await ask(threshold=0.3)).hits
+    assert hit.passage.document.path == f"documents/{QUESTIONS[TOO_FAR]}"
+
+
+@pytest.mark.parametrize(
+    "question", ["Who won the football world cup?", "football", "Wer wurde Fußballweltmeister?", "bicycle repair"]
+)
+async def test_a_question_that_no_text_answers_has_no_answer(examples: tuple[Services, Caller], question: str):
+    """At the default threshold a library of philosophy has nothing about football."""
+    services, caller = examples
+    answer = await services.search.documents(caller, question, SearchFilters(), limit=10, threshold=DEFAULT_THRESHOLD)
+    assert (list(answer.hits), answer.total_found) == ([], 0)
+
+
+async def test_a_calibration_in_the_database_is_used(settings: Settings, server: Parameters):
+    """An unfitted space shows its cosine; once the database has a curve for it, that is what counts."""
+    async with await Services.open(settings, Refitted()) as services:
+        caller = await services.local_caller()
+        await put(services, caller, "a.md", "Virtue is a mean between two vices of excess and defect.")
+        ask = partial(services.search.documents, caller, "What is virtue?", SearchFilters(), limit=1, threshold=0)
+        cosine = (await ask()).hits[0].similarity
+        async with connected(server) as connection:
+            await connection.execute(
+                """update embedding_spaces set calibration = '{"a": 0, "b": 2}' where revision = $1""",
+                Refitted.revision,
+            )
+        assert 0.7 < cosine < 1
+        assert (await ask()).hits[0].similarity == pytest.approx(1 / (1 + math.exp(-2)))
 
 
 async def test_filters_narrow(services: Services, caller: Caller):

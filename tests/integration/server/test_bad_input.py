@@ -111,6 +111,16 @@ CHUNK = {"chunk_text": "A text.", "chunk_index": 0, "embedding": VECTOR}
         ("philograph_search", {}, "query"),
         ("philograph_search", {"query": ""}, "query"),
         ("philograph_search", {"query": "a\0b"}, "query"),
+        ("philograph_search", {"query": " \n"}, "query"),
+        ("philograph_search", {"query": "a", "filters": {"year": 1999, "year_from": 2005}}, "filters"),
+        ("philograph_search", {"query": "a", "filters": {"year_from": 2005, "year_to": 1999}}, "filters"),
+        ("search_documents", {"query": "a", "date_range": {"start": "2024-02-02", "end": "2024-02-01"}}, "date_range"),
+        ("put_document", {"text": " \n", "filepath": "a.txt", "file_type": "txt"}, "text"),
+        (
+            "process_text_file",
+            {"file_path": "a.txt", "doc_metadata": {"source_uri": "a", "publication_date": "1999-99-99"}},
+            "doc_metadata",
+        ),
         ("philograph_search", {"query": "a" * 1_001}, "query"),
         ("philograph_search", {"query": 5}, "query"),
         ("philograph_search", {"query": None}, "query"),
@@ -224,7 +234,7 @@ def test_fifty_megabytes_in_one_argument_are_refused(refusal):
 
 def test_a_text_of_nothing_but_space_has_no_text(refusal):
     """put_document of white space is refused, with the older servers' members."""
-    assert refusal("put_document", **{**PUT, "text": " \n "})["code"] == "PROCESSING_ERROR"
+    assert refusal("put_document", **{**PUT, "text": " \n "})["code"] == "INVALID_INPUT"
 
 
 @pytest.mark.parametrize(

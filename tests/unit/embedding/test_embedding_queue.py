@@ -43,6 +43,9 @@ class Recorder:
     def embed_query(self, text: str) -> np.ndarray:
         raise NotImplementedError
 
+    def close(self) -> None:
+        raise NotImplementedError
+
     async def at_work(self) -> None:
         assert await asyncio.to_thread(self.entered.wait, 20)
 

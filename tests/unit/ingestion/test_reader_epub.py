@@ -40,7 +40,7 @@ def test_metadata_tells_authors_from_translators():
         title="Politics",
         metadata='<dc:creator id="c1">Aristotle</dc:creator><meta refines="#c1" property="role">aut</meta>'
         '<dc:creator opf:role="trl">B. Jowett</dc:creator><dc:contributor id="e">An Editor</dc:contributor>'
-        '<meta refines="#e" property="role">edt</meta><dc:date>1885-01-01T00:00:00Z</dc:date>'
+        '<meta refines="#e" property="role">edt</meta><dc:date>1885-01-01</dc:date>'
         "<dc:language>en-GB</dc:language>"
         "<dc:identifier>urn:isbn:1</dc:identifier>",
     )
@@ -48,6 +48,20 @@ def test_metadata_tells_authors_from_translators():
         document.title, document.authors, document.publication_date, document.language
     ) == ("Politics", ("Aristotle",), "1885-01-01", "en-GB")  # fmt: skip
     assert document.metadata == {"translators": ["B. Jowett"], "editors": ["An Editor"], "identifier": "urn:isbn:1"}
+
+
+@pytest.mark.parametrize(
+    "dates",
+    [
+        "<dc:date>2018-05-22T00:00:00Z</dc:date>",
+        '<dc:date>2018-05-22</dc:date><meta property="dcterms:modified">2018-05-22T10:00:00Z</meta>',
+    ],
+)
+def test_the_date_of_the_file_is_not_that_of_the_work(dates: str):
+    """A date with a time of day, or that of the last change, says when the e-book was made and no more."""
+    document = _read({"a.xhtml": "<p>x</p>"}, metadata=dates)
+    assert document.publication_date is None
+    assert document.metadata["file_date"] == "2018-05-22"
 
 
 def test_notes_are_linked_across_files():

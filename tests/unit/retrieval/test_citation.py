@@ -12,11 +12,17 @@ MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def citation(
-    *, title: str | None = "Ethics", authors: tuple[str, ...] = (), date: str | None = None, **where: Any
+    *,
+    title: str | None = "Ethics",
+    authors: tuple[str, ...] = (),
+    date: str | None = None,
+    metadata: dict[str, Any] | None = None,
+    **where: Any,
 ) -> str:
     document = Document(
         id=1, kind="captured", origin="philograph_ingest", source_uri="file:documents/e.md", path="documents/e.md",
-        title=title, authors=authors, publication_date=date, language="en", category=None, tags=(), metadata={},
+        title=title, authors=authors, publication_date=date, language="en", category=None, tags=(),
+        metadata=metadata or {},
         extracted_text_hash=None, word_count=1, version=1, created_at=MOMENT, modified_at=MOMENT,
         last_processed_at=None,
     )  # fmt: skip
@@ -31,6 +37,12 @@ def test_all_that_is_known_is_said():
         title="Nicomachean Ethics", authors=("Aristotle",), date="1893-05-01", section_path=("Book I", "7"),
         canonical=(reference,), page_index=20, page_label="13", paragraph=2,
     ) == "Aristotle, Nicomachean Ethics (1893), Book I › 7, EN 1097b22, p. 13, ¶ 2"  # fmt: skip
+
+
+def test_the_translator_is_named():
+    """A translation's words are its translator's too."""
+    names = {"translators": ["F. H. Peters", "A. Two"]}
+    assert citation(authors=("Aristotle",), metadata=names) == "Aristotle, Ethics, trans. F. H. Peters and A. Two"
 
 
 def test_what_is_unknown_is_left_out():

@@ -106,7 +106,9 @@ def _read_metadata(opf: etree._Element, package: Package) -> None:
         return
     package.title = next(iter(_values(metadata, "title")), None)
     package.language = next(iter(_values(metadata, "language")), None)
-    package.date = _publication_date(metadata)
+    package.date, file_date = _dates(metadata)
+    if file_date is not None:
+        package.metadata["file_date"] = file_date
     roles = dict(_people(metadata))
     package.authors = tuple(name for name, role in roles.items() if "aut" in role)
     for code, key in _ROLES.items():
@@ -139,10 +141,25 @@ def _people(metadata: etree._Element) -> Iterator[tuple[str, set[str]]]:
                 yield name, roles or default
 
 
-def _publication_date(metadata: etree._Element) -> str | None:
-    nodes = list(metadata.iterfind(".//{*}date"))
-    events = {node.get(f"{_OPF}event", ""): as_date("".join(node.itertext())) for node in reversed(nodes)}
-    return next((events[event] for event in ("original-publication", "publication", "") if events.get(event)), None)
+def _dates(metadata: etree._Element) -> tuple[str | None, str | None]:
+    """When the work was published, and when the file was made.
+
+    A bare `dc:date` with a time of day, or the day of the last change, dates the file: a citation built on it would
+    give a translation of 1893 the year of its e-book.
+    """
+    nodes = [
+        (node.get(f"{_OPF}event", ""), "".join(node.itertext()).strip()) for node in metadata.iterfind(".//{*}date")
+    ]
+    events = {event: as_date(text) for event, text in reversed(nodes)}
+    published = next((events[name] for name in ("original-publication", "publication") if events.get(name)), None)
+    bare = next((text for event, text in nodes if not event), None)
+    if published is not None or bare is None:
+        return published, None
+    changed = [
+        meta.text or "" for meta in metadata.iterfind(".//{*}meta") if meta.get("property") == "dcterms:modified"
+    ]
+    of_file = "T" in bare or any(text.strip().startswith(bare) for text in changed)
+    return (None, as_date(bare)) if of_file else (as_date(bare), None)
 
 
 def read_navigation(archive: Archive, package: Package) -> Navigation:
