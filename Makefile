@@ -11,7 +11,7 @@ MODEL_SOURCES := $(shell find packages/philorag-e5-small -type f -not -path '*/_
 MAKEFLAGS += --jobs=2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run install test check lint types layers format docs lock clean
+.PHONY: run install test bench check lint types layers format docs lock clean
 
 run: install ## ingest LIBRARY, ask it questions over MCP, print the client configuration
 	@$(BIN)/python examples/tour.py "$(LIBRARY)"
@@ -73,3 +73,6 @@ $(VENV)/.installed: $(VENV)/.dependencies $(WHEELS)/.model pyproject.toml
 $(VENV)/.installed-dev: requirements-dev.lock $(VENV)/.installed
 	$(BIN)/pip install -q --require-hashes -r requirements-dev.lock
 	touch $@
+
+bench: $(VENV)/.installed-dev ## measure what philorag promises; PHILORAG_TEST_DATA names the folder of texts
+	$(BIN)/python -m benchmarks --write

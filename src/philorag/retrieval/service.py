@@ -12,7 +12,7 @@ from philorag.errors import InvalidInput
 from philorag.ingestion.pipeline import require_space
 from philorag.model import DocumentHit, Hit, SearchFilters
 from philorag.retrieval.similarity import calibration, similarity
-from philorag.storage.repositories.passages import Fusion
+from philorag.storage.repositories.passages import DEFAULT_FUSION, Fusion
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,10 +53,10 @@ class DocumentAnswer:
 class SearchService:
     """Finds passages and documents in a library."""
 
-    def __init__(self, database: Database, embedder: Embedder) -> None:
+    def __init__(self, database: Database, embedder: Embedder, fusion: Fusion = DEFAULT_FUSION) -> None:
         self._database = database
         self._embedder = embedder
-        self._fusion = Fusion()
+        self._fusion = fusion
 
     async def passages(self, caller: Caller, query: str, filters: SearchFilters, limit: int) -> PassageAnswer:
         """Hybrid search. A library whose space isn't the configured model's is searched lexically, with a warning.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from sqlalchemy import ColumnElement, Select, and_, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Select, and_, delete, func, insert, select, text, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from philorag.errors import PermissionDenied
@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 __all__ = ["SUMMARY_CHARS", "DocumentListing", "DocumentRepository", "SavedDocument", "document_columns", "to_document"]
 
 SUMMARY_CHARS = 200
+# Of thousands of files at once, as after a fresh checkout.
+_TOUCH = text("""
+update documents d set source_size = t.size, source_mtime_ns = t.mtime_ns
+  from unnest(cast(:ids as bigint[]), cast(:sizes as bigint[]), cast(:times as bigint[])) as t (id, size, mtime_ns)
+ where d.library_id = :library_id and d.id = t.id
+""")
 SortKey = Literal["created_at", "modified_at", "title"]
 
 
@@ -172,9 +178,12 @@ class DocumentRepository(Repository):
 
     async def touch_sources(self, states: Mapping[int, SourceState]) -> None:
         """Remember new times of files whose contents are the same."""
-        for document_id, state in states.items():
-            change = {"source_size": state.size, "source_mtime_ns": state.mtime_ns}
-            await self._connection.execute(update(documents).where(self._is(document_id)).values(**change))
+        columns = {
+            "ids": list(states),
+            "sizes": [state.size for state in states.values()],
+            "times": [state.mtime_ns for state in states.values()],
+        }
+        await self._connection.execute(_TOUCH, {"library_id": self._library_id, **columns})
 
     async def delete(self, document_id: int) -> None:
         """Remove a document with everything that hangs on it."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from philorag.model import SearchFilters
     from philorag.storage.repositories.libraries import EmbeddingSpace
 
-__all__ = ["EXACT_UP_TO", "Fusion", "NearPassage", "PassageRepository"]
+__all__ = ["DEFAULT_FUSION", "EXACT_UP_TO", "Fusion", "NearPassage", "PassageRepository"]
 
 EXACT_UP_TO = 10_000
 _POOL = 100
@@ -47,6 +47,9 @@ class Fusion:
 
     lexical_weight: float = 0.5
     known_share: float = 0.35
+
+
+DEFAULT_FUSION = Fusion()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +76,15 @@ _COUNT = "select count(*) from (select {scoped} limit :cap) as counted"
 
 _SCOPE = "scope as materialized (select c.id as chunk_id, c.analyzer {scoped})"
 
+# In two steps: with the limit beside the join the planner expects to be done early, and loops over the scope for each
+# vector (at 10,000 passages five times as long).
 _DENSE_EXACT = """
-dense as materialized (
-    select e.chunk_id, 1 - (e.embedding <=> cast(:vector as vector)) as cosine
+measured as materialized (
+    select e.chunk_id, e.embedding <=> cast(:vector as vector) as distance
       from chunk_embeddings e join scope s on s.chunk_id = e.chunk_id
      where e.library_id = :library_id and e.space_id = {space}
-     order by e.embedding <=> cast(:vector as vector), e.chunk_id limit :pool
+), dense as materialized (
+    select chunk_id, 1 - distance as cosine from measured order by distance, chunk_id limit :pool
 )"""
 
 _DENSE_INDEXED = """
@@ -144,16 +150,20 @@ lexical as materialized (
      order by l.bm25 desc, l.chunk_id limit :pool
 )"""
 
-# A passage that only the lexical leg found gets its true similarity too: one outside the pool isn't a zero.
+# A passage that only the lexical leg found gets its true similarity too: one outside the pool isn't a zero. Materialised
+# and looked up one by one, or the planner would read whole tables: it expects many rows, and under row security it uses
+# no index for what a full join coalesces.
 _FUSED = """
-candidates as (
+candidates as materialized (
     select chunk_id, v.cosine, t.bm25, v.chunk_id is not null as by_dense, t.chunk_id is not null as by_lexical
       from dense v full join lexical t using (chunk_id)
 ), completed as materialized (
     select k.chunk_id, coalesce(k.cosine, {similarity}) as cosine, k.bm25, k.by_dense, k.by_lexical, c.analyzer
       from candidates k
-      join chunks c on c.library_id = :library_id and c.id = k.chunk_id
-      left join chunk_embeddings e on e.library_id = :library_id and e.chunk_id = k.chunk_id and e.space_id = {space}
+      join lateral (select analyzer from chunks where library_id = :library_id and id = k.chunk_id limit 1) as c on true
+      left join lateral (select embedding from chunk_embeddings
+                          where library_id = :library_id and chunk_id = k.chunk_id and space_id = {space} limit 1) as e
+                on true
 ), scaled as (
     select chunk_id, cosine, bm25, by_dense, by_lexical,
            case when cosine is null then 0
