@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from benchmarks.similarity.fit import (
     PAIRS,
     THRESHOLD,
@@ -15,7 +16,6 @@ from benchmarks.similarity.fit import (
     read_pairs,
     score,
 )
-
 from philorag.retrieval.similarity import CALIBRATIONS, similarity
 
 BENCHMARKS = Path(__file__).resolve().parents[3] / "docs" / "benchmarks.md"
