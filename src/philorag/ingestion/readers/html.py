@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["fragment_blocks", "parse_markup", "read"]
 
 _XML_PROLOGUE = re.compile(r"\A\s*<\?xml[^>]*\?>")
-_SELF_CLOSED = re.compile(r"<([A-Za-z][\w:.-]*+)((?:[^<>\"'/]|/(?!>)|\"[^\"<]*+\"|'[^'<]*+')*+)/>")
+# Not with possessive quantifiers, which CPython matches wrongly before 3.11.5. It is linear without: a tag's name ends
+# where it must, and nothing reaches beyond the next `<`.
+_SELF_CLOSED = re.compile(r"<([A-Za-z][\w:.-]*)(?=[\s/])((?:[^<>\"'/]|/(?!>)|\"[^\"<]*\"|'[^'<]*')*)/>")
 _VOID = frozenset(
     ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"]
 )
