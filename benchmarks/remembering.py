@@ -55,6 +55,10 @@ class Remembering:
                 vectors[number] = vector
         return np.array(vectors, np.float32).reshape(len(texts), self.space.dimensions)
 
+    def close(self) -> None:
+        self._embedder.close()
+        self._memory.close()
+
     def _key(self, text: str) -> bytes:
         return hashlib.sha256(f"{self.space}\0{text}".encode("utf-8", "surrogatepass")).digest()
 

@@ -150,9 +150,9 @@ lexical as materialized (
      order by l.bm25 desc, l.chunk_id limit :pool
 )"""
 
-# A passage that only the lexical leg found gets its true similarity too: one outside the pool isn't a zero. Materialised
-# and looked up one by one, or the planner would read whole tables: it expects many rows, and under row security it uses
-# no index for what a full join coalesces.
+# A passage that only the lexical leg found gets its true similarity too: one outside the pool isn't a zero.
+# Materialised and looked up one by one, or the planner would read whole tables: it expects many rows, and under row
+# security it uses no index for what a full join coalesces.
 _FUSED = """
 candidates as materialized (
     select chunk_id, v.cosine, t.bm25, v.chunk_id is not null as by_dense, t.chunk_id is not null as by_lexical
