@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import argparse
 
 from fastmcp import FastMCP
 from pydantic import BaseModel
@@ -18,10 +18,18 @@ async def trivial() -> Answer:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("tools", type=int)
+    parser.add_argument("--http", action="store_true")
+    parser.add_argument("--port", type=int)
+    chosen = parser.parse_args()
     server: FastMCP[None] = FastMCP("bare")
-    for number in range(int(sys.argv[1])):
+    for number in range(chosen.tools):
         server.tool(name=f"trivial_{number}")(trivial)
-    server.run(show_banner=False)
+    if chosen.http:
+        server.run("http", show_banner=False, port=chosen.port, stateless_http=True, json_response=True)
+    else:
+        server.run(show_banner=False)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.figures import Figure, Goal
 from benchmarks.libraries import data_folder
 from benchmarks.memory import watched
-from benchmarks.talk import TRANSPORTS, philorag
+from benchmarks.transports import TRANSPORTS, philorag
 from philorag.embedding.local import LocalEmbedder
 from philorag.model import SearchFilters
 from philorag.services import Services

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 from benchmarks.figures import Figure, Goal, p50
 from benchmarks.libraries import CACHE, EXAMPLES, opened
-from benchmarks.talk import ERAS, TRANSPORTS, bare, philorag
+from benchmarks.talk import ERAS
+from benchmarks.transports import TRANSPORTS, bare, philorag
 
 if TYPE_CHECKING:
-    from benchmarks.talk import Era, Server, Talk
+    from benchmarks.talk import Era, Talk
+    from benchmarks.transports import Server
 
 __all__ = ["measure"]
 

@@ -26,6 +26,7 @@ PASSAGES_EACH = 5
 _SENTENCES = 5
 _TOGETHER = 100
 _NOISE = 0.5
+_SHORTEST = 20
 _SEPARATOR = "\n\n"
 
 
@@ -73,7 +74,9 @@ async def _add(
 
 def _material(library: Opened) -> tuple[list[str], NDArray[np.float32]]:
     texts = [text for _, text in itertools.islice(collection("jowett").corpus.values(), 0, None, 10)]
-    sentences = [sentence for text in texts for sentence in re.split(r"(?<=[.?!])\s+", text) if len(sentence) > 20]
+    sentences = [
+        sentence for text in texts for sentence in re.split(r"(?<=[.?!])\s+", text) if len(sentence) > _SHORTEST
+    ]
     return sentences, library.services.embedder.embed_passages(texts)
 
 

@@ -1,139 +1,70 @@
-"""Server processes, and talking to them in either era of the protocol with as little client as possible.
-
-A transport is a context manager that starts a server and gives a `Talk`; `TRANSPORTS` names them.
-"""
+"""Talking to a server in either era of the protocol, with as little client as possible."""
 
 from __future__ import annotations
 
 import itertools
-import json
-import os
-import subprocess
-import sys
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from abc import ABC, abstractmethod
+from typing import Any, Literal
 
 from mcp_types import CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, PROTOCOL_VERSION_META_KEY
 from mcp_types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from contextlib import AbstractContextManager
-
-__all__ = ["ERAS", "TRANSPORTS", "Era", "Server", "Talk", "bare", "philorag"]
+__all__ = ["ERAS", "Era", "Message", "Talk"]
 
 Era = Literal["handshake", "modern"]
 ERAS: tuple[Era, ...] = ("handshake", "modern")
+Message = dict[str, Any]
+
 _CLIENT = {"name": "benchmark", "version": "1"}
-_MODERN = {
+_HELLO = {"protocolVersion": LATEST_HANDSHAKE_VERSION, "capabilities": {}, "clientInfo": _CLIENT}
+_META = {
     PROTOCOL_VERSION_META_KEY: LATEST_MODERN_VERSION,
     CLIENT_INFO_META_KEY: _CLIENT,
     CLIENT_CAPABILITIES_META_KEY: {},
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
-    """How to start a server: the command up to its transport's options, and variables beside our own."""
+class Talk(ABC):
+    """One client of one server, which is process *pid*."""
 
-    command: Sequence[str | Path]
-    environment: dict[str, str]
-
-
-def philorag(**settings: str | Path) -> Server:
-    """philorag-mcp with *settings* by the names of their variables."""
-    variables = {name: str(value) for name, value in settings.items()}
-    return Server([Path(sys.executable).with_name("philorag-mcp")], {"LOG_LEVEL": "WARNING", **variables})
-
-
-def bare(tools: int) -> Server:
-    return Server([sys.executable, "-m", "benchmarks.bare_server", str(tools)], {})
-
-
-class Talk(Protocol):
-    """One client of one server."""
-
-    @property
-    def pid(self) -> int: ...
-
-    def request(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """The result of a request. Raises `RuntimeError` for an error."""
-        ...
-
-    def tools(self) -> int: ...
-
-    def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        """A tool's structured answer. Raises `RuntimeError` for a failure."""
-        ...
-
-
-class _StdioTalk:
-    def __init__(self, process: subprocess.Popen[bytes], era: Era) -> None:
-        self._process = process
+    def __init__(self, pid: int, era: Era) -> None:
+        self.pid = pid
+        self.version = LATEST_HANDSHAKE_VERSION if era == "handshake" else LATEST_MODERN_VERSION
+        self._era = era
         self._ids = itertools.count(1)
-        self._meta = {"_meta": _MODERN} if era == "modern" else {}
-        if era == "handshake":
-            hello = {"protocolVersion": LATEST_HANDSHAKE_VERSION, "capabilities": {}, "clientInfo": _CLIENT}
-            self.request("initialize", **hello)
-            self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
+    @abstractmethod
+    def exchange(self, message: Message) -> Message:
+        """Send a request and wait for its answer."""
 
-    def request(self, method: str, **parameters: Any) -> dict[str, Any]:
-        number = next(self._ids)
-        self._send({"jsonrpc": "2.0", "id": number, "method": method, "params": {**parameters, **self._meta}})
-        answer = self._answer(number)
+    @abstractmethod
+    def notify(self, message: Message) -> None: ...
+
+    def greet(self) -> None:
+        """What a client of this era says first."""
+        if self._era == "handshake":
+            self.request("initialize", **_HELLO)
+            self.notify({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def request(self, method: str, **parameters: Any) -> Message:
+        """The result of a request. Raises `RuntimeError` for an error."""
+        meta = {"_meta": _META} if self._era == "modern" else {}
+        answer = self.exchange(
+            {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": {**parameters, **meta}}
+        )
         if "error" in answer:
             raise RuntimeError(f"{method}: {answer['error']}")
-        result: dict[str, Any] = answer["result"]
+        result: Message = answer["result"]
         return result
 
     def tools(self) -> int:
+        """How many tools there are."""
         return len(self.request("tools/list")["tools"])
 
-    def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+    def call(self, tool: str, **arguments: Any) -> Message:
+        """A tool's structured answer. Raises `RuntimeError` for a failure."""
         result = self.request("tools/call", name=tool, arguments=arguments)
         if result.get("isError"):
             raise RuntimeError(f"{tool}: {result['content']}")
-        structured: dict[str, Any] = result["structuredContent"]
+        structured: Message = result["structuredContent"]
         return structured
-
-    def _send(self, message: dict[str, Any]) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(message).encode() + b"\n")
-        self._process.stdin.flush()
-
-    def _answer(self, number: int) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            message: dict[str, Any] = json.loads(line)
-            if message.get("id") == number and "method" not in message:
-                return message
-        raise RuntimeError("The server ended before it answered.")
-
-
-@contextmanager
-def _stdio(server: Server, era: Era) -> Iterator[Talk]:
-    process = subprocess.Popen(
-        [*server.command],
-        env=_environment() | server.environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    try:
-        yield _StdioTalk(process, era)
-    finally:
-        # The end of its input is how a server over stdio learns that it is no longer needed.
-        process.communicate()
-
-
-def _environment() -> dict[str, str]:
-    """Ours without settings: a gateway refuses those that it doesn't know, such as PHILORAG_TEST_DATA."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("PHILORAG_")}
-
-
-TRANSPORTS: dict[str, Callable[[Server, Era], AbstractContextManager[Talk]]] = {"stdio": _stdio}

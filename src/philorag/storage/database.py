@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from philorag.errors import ConfigurationError, DatabaseUnavailable
 from philorag.storage.embedded import EmbeddedPostgres
 from philorag.storage.failures import database_errors
-from philorag.storage.migrations import HEAD, current_revision, migrate
+from philorag.storage.migrations import HEAD, migrate
 from philorag.storage.repositories.jobs import JOB_LOCKS
 from philorag.storage.unit_of_work import UnitOfWork
 
@@ -115,16 +115,15 @@ class Database:
     async def status(self) -> StoreStatus:
         """What is there now. Raises `DatabaseUnavailable`."""
         async with self._plain() as connection:
-            extensions = await connection.execute(text("select extname, extversion from pg_extension order by 1"))
-            role, version, bypass = (await connection.execute(_STATUS)).one()
+            found = (await connection.execute(_STATUS)).one()
             return StoreStatus(
                 kind=self.kind,
-                server_version=version,
-                schema_revision=await current_revision(connection),
+                server_version=found.server_version,
+                schema_revision=found.revision,
                 schema_head=HEAD,
-                extensions={name: version for name, version in extensions},  # noqa: C416 - rows aren't pairs to mypy
-                serving_role=role,
-                row_security=not bypass,
+                extensions=dict(zip(found.extensions, found.extension_versions, strict=True)),
+                serving_role=found.role,
+                row_security=not found.bypasses,
             )
 
     async def close(self) -> None:
@@ -156,9 +155,13 @@ class Database:
             return await self._engine.connect()
 
 
+# One statement: whoever asks for the status should hear of the database, not wait for it.
 _STATUS = text("""
-    select current_user::text, current_setting('server_version'),
-           (select rolbypassrls or rolsuper from pg_roles where rolname = current_user)
+    select current_user::text as role, current_setting('server_version') as server_version,
+           (select rolbypassrls or rolsuper from pg_roles where rolname = current_user) as bypasses,
+           (select version_num from alembic_version) as revision,
+           array(select extname::text from pg_extension order by extname) as extensions,
+           array(select extversion from pg_extension order by extname) as extension_versions
 """)
 
 
