@@ -80,5 +80,5 @@ def _difference(name: str, scores: dict[str, _Scores], other: str, *, across: bo
         value=sum(differences) / len(differences),
         digits=3,
         goal=Goal("≥", 0) if across else Goal(">", 0),
-        note=f"95 % interval {low:+.3f} to {high:+.3f}, p = {p_value(differences):.3f}",
+        note=f"95 % interval {low:+.3f} to {high:+.3f}, p = {p_value(differences):.4f}",
     )
