@@ -370,7 +370,7 @@ def _split(page: Page, item: Item, room: float, source: Source) -> tuple[Any, An
     for lines in range(round(_height(item.paragraph) / leading) - 2, 1, -1):
         _height(item.paragraph)
         parts = item.paragraph.split(MEASURE, lines * leading + 0.5)
-        if len(parts) == 2:  # noqa: PLR2004
+        if len(parts) == 2:  # noqa: PLR2004 - it was split
             cost, notes = _cost(page, parts[0], item.space, source)
             if cost <= room:
                 return parts[0], parts[1], cost, notes

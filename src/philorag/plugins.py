@@ -138,7 +138,7 @@ def _guarded(function: ToolFunction) -> ToolFunction:
             # The one place where a bug in a tool becomes INTERNAL_ERROR instead of a traceback for the client.
             raise ToolFailure(error) from error
 
-    return call  # type: ignore[return-value]
+    return call  # type: ignore[return-value]  # `wraps` keeps the signature
 
 
 @runtime_checkable

@@ -104,7 +104,7 @@ def search(
     limit: How many passages to show, 1 to 100.
     author: Only in works of this author.
     """
-    from philorag.cli.passages import show_search  # noqa: PLC0415
+    from philorag.cli.passages import show_search  # noqa: PLC0415 - each command loads what it needs
 
     async def work(services: Services, caller: Caller) -> None:
         await show_search(output, services, caller, query, limit=limit, author=author)
@@ -133,7 +133,7 @@ def remove(target: str, *, common: Common = DEFAULTS) -> None:
 @app.command
 def doctor(*, common: Common = DEFAULTS) -> None:
     """Show what is configured, what works, and what to do about what doesn't."""
-    from philorag.cli.doctor import examine  # noqa: PLC0415
+    from philorag.cli.doctor import examine  # noqa: PLC0415 - each command loads what it needs
 
     sys.exit(asyncio.run(examine(output, common.settings())))
 
@@ -141,7 +141,7 @@ def doctor(*, common: Common = DEFAULTS) -> None:
 @app.command
 def plugins(*, common: Common = DEFAULTS) -> None:
     """List the tool plugins that are installed, with their tools."""
-    from philorag.cli.doctor import show_plugins  # noqa: PLC0415
+    from philorag.cli.doctor import show_plugins  # noqa: PLC0415 - each command loads what it needs
 
     show_plugins(output, common.settings())
 
@@ -149,7 +149,7 @@ def plugins(*, common: Common = DEFAULTS) -> None:
 @app.command(name="client-config")
 def client_config(*, common: Common = DEFAULTS) -> None:
     """Print the configuration for Claude Desktop and VS Code."""
-    from philorag.cli.client_config import show_client_config  # noqa: PLC0415
+    from philorag.cli.client_config import show_client_config  # noqa: PLC0415 - each command loads what it needs
 
     show_client_config(output, common.settings())
 
@@ -157,7 +157,7 @@ def client_config(*, common: Common = DEFAULTS) -> None:
 @database.command
 def upgrade(*, common: Common = DEFAULTS) -> None:
     """Bring the database to this release's schema. The gateway does the same when it starts."""
-    from philorag.storage.database import Database  # noqa: PLC0415
+    from philorag.storage.database import Database  # noqa: PLC0415 - each command loads what it needs
 
     async def migrate() -> None:
         store = await Database.open(common.settings())

@@ -79,7 +79,7 @@ def _source_folder(settings: Settings) -> Finding:
 
 
 def _plugins(settings: Settings) -> Iterator[Finding]:
-    from philorag.plugins import load_plugins  # noqa: PLC0415
+    from philorag.plugins import load_plugins  # noqa: PLC0415 - `--help` needs none of it
 
     for loaded in load_plugins(settings):
         name = f"plugin {loaded.toolset}"
@@ -95,8 +95,8 @@ async def _model(settings: Settings) -> list[Finding]:
 
 
 async def _endpoint(settings: Settings) -> list[Finding]:
-    from philorag.embedding.providers import open_endpoint  # noqa: PLC0415
-    from philorag.services import chunk_limits  # noqa: PLC0415
+    from philorag.embedding.providers import open_endpoint  # noqa: PLC0415 - `--help` needs none of it
+    from philorag.services import chunk_limits  # noqa: PLC0415 - `--help` needs none of it
 
     try:
         embedder = await asyncio.to_thread(open_endpoint, settings)
@@ -111,7 +111,7 @@ async def _endpoint(settings: Settings) -> list[Finding]:
 
 
 async def _local_model(settings: Settings) -> list[Finding]:
-    from philorag.embedding.local import LocalEmbedder, verify  # noqa: PLC0415
+    from philorag.embedding.local import LocalEmbedder, verify  # noqa: PLC0415 - `--help` needs none of it
 
     try:
         damaged = await asyncio.to_thread(verify)
@@ -127,7 +127,7 @@ async def _local_model(settings: Settings) -> list[Finding]:
 
 
 async def _store(settings: Settings) -> list[Finding]:
-    from philorag.storage.database import Database  # noqa: PLC0415
+    from philorag.storage.database import Database  # noqa: PLC0415 - `--help` needs none of it
 
     try:
         database = await Database.open(settings)

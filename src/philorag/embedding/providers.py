@@ -16,14 +16,14 @@ def open_embedder(settings: Settings) -> Embedder:
     """Load the configured model; takes a second or more. Raises `ConfigurationError`, `EmbeddingFailed`."""
     if settings.uses_embedding_endpoint:
         return open_endpoint(settings)
-    from philorag.embedding.local import LocalEmbedder  # noqa: PLC0415
+    from philorag.embedding.local import LocalEmbedder  # noqa: PLC0415 - only the chosen provider is imported
 
     return LocalEmbedder(threads=settings.embedding_threads)
 
 
 def open_endpoint(settings: Settings) -> OpenAIEmbedder:
     """The configured endpoint. Raises `EmbeddingFailed` when its dimensions can't be found."""
-    from philorag.embedding.openai import OPENAI_URL, Endpoint, OpenAIEmbedder  # noqa: PLC0415
+    from philorag.embedding.openai import OPENAI_URL, Endpoint, OpenAIEmbedder  # noqa: PLC0415 - only the chosen provider is imported
 
     return OpenAIEmbedder(
         Endpoint(

@@ -189,4 +189,4 @@ def _is_markdown(head: str) -> bool:
     """Two different signs, so that one stray asterisk or hash in a plain text doesn't decide."""
     if _FRONTMATTER.match(head):
         return True
-    return sum(1 for sign in _MARKDOWN_SIGNS if sign.search(head)) >= 2  # noqa: PLR2004
+    return sum(1 for sign in _MARKDOWN_SIGNS if sign.search(head)) >= 2  # noqa: PLR2004 - one sign may be chance

@@ -69,7 +69,7 @@ def _limit_memory(memory_bytes: int) -> None:
     """RLIMIT_DATA (27 MB after a large EPUB) is near what is really used; RLIMIT_AS (250 MB) counts what is mapped."""
     if sys.platform != "linux":
         return
-    import resource  # noqa: PLC0415
+    import resource  # noqa: PLC0415 - POSIX alone has it
 
     resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -140,7 +140,7 @@ def _descriptor(path: str) -> int:
     except OSError as exc:
         if exc.errno in _VANISHED:
             raise ProcessingError("The file is no longer there.", reason="vanished") from exc
-        if exc.errno in _NOT_A_FILE or os.path.isdir(path):  # noqa: PTH112
+        if exc.errno in _NOT_A_FILE or os.path.isdir(path):  # noqa: PTH112 - is asked of a name
             raise _not_a_file() from exc
         raise _unreadable(exc) from exc
 

@@ -50,7 +50,8 @@ class SourceFolder:
     def resolve(self, path: str, argument: str = "path") -> Path:
         """The file or folder that *path* names.
 
-        Raises `PermissionDenied` when it leaves this folder, `InvalidInput` when nothing is there.
+        Raises `PermissionDenied` when it leaves this folder, `InvalidInput` when nothing is there, `ProcessingError`
+        when a folder on the way may not be entered.
         """
         if "\0" in path or not _is_text(path):
             raise InvalidInput(
@@ -64,7 +65,7 @@ class SourceFolder:
                 argument=argument,
                 path=path,
             )
-        if not os.path.lexists(wanted):
+        if not _exists(wanted):
             raise InvalidInput(
                 f"`{argument}` names nothing in the source folder. Give the path of a file or folder there, relative "
                 "to it, such as 'plato/republic.md' or '.'.",
@@ -185,6 +186,17 @@ def hash_unchanged(file: SourceFile, known: SourceState) -> bool:
 def _open_as_vetted(path: str, flags: int) -> int:
     """What was a file may by now be a link, or a pipe that would keep us waiting."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+
+
+def _exists(path: Path) -> bool:
+    try:
+        path.lstat()
+    except PermissionError as error:
+        raise _unreadable(error) from error
+    except OSError:
+        # Not there, or of a name that nothing can have.
+        return False
+    return True
 
 
 def _failure(logical: str, error: PermissionDenied | ProcessingError) -> ItemFailure:

@@ -176,7 +176,7 @@ def _search_filters(given: Filters | None) -> SearchFilters:
 
 
 def _passage(hit: Hit) -> PassageResult:
-    from philorag.retrieval.citation import cite  # noqa: PLC0415
+    from philorag.retrieval.citation import cite  # noqa: PLC0415 - nothing of retrieval before tools/list
 
     document = hit.passage.document
     return PassageResult(

@@ -38,7 +38,7 @@ def sources(folder):
         "bomb.epub": make_zip_bomb(128 << 20),
         "climbing.epub": make_epub({"../../../escaped.xhtml": "<p>Text.</p>"}),
         "no.epub": b"PK\x03\x04 but no archive",
-        "binary.txt": os.urandom(5_000),
+        "binary.txt": bytes(range(256)) * 20,
         "latin.txt": "Über die Würde des Menschen.".encode("cp1252"),
         "picture.png": b"\x89PNG\r\n\x1a\n" + os.urandom(100),
     }
@@ -249,35 +249,35 @@ def test_a_path_that_leaves_the_folder_is_refused(refusal, tool, path):
 
 
 BAD_FILES = [
-    ("blank.md", {"no_text", "empty"}),
-    ("truncated.pdf", {"corrupt"}),
-    ("encrypted.pdf", {"encrypted"}),
-    ("scanned.pdf", {"no_text"}),
-    ("bomb.epub", {"too_large"}),
-    ("climbing.epub", {"corrupt"}),
-    ("no.epub", {"corrupt", "unsupported_format"}),
-    ("binary.txt", {"unsupported_format", "corrupt", "unreadable"}),
-    ("latin.txt", {"corrupt"}),
-    ("picture.png", {"unsupported_format"}),
-    ("pipe.txt", {"not_a_file"}),
-    ("dangling.txt", {"vanished"}),
+    ("blank.md", "empty"),
+    ("truncated.pdf", "corrupt"),
+    ("encrypted.pdf", "encrypted"),
+    ("scanned.pdf", "no_text"),
+    ("bomb.epub", "too_large"),
+    ("climbing.epub", "corrupt"),
+    ("no.epub", "corrupt"),
+    ("binary.txt", "unsupported_format"),
+    ("latin.txt", "corrupt"),
+    ("picture.png", "unsupported_format"),
+    ("pipe.txt", "not_a_file"),
+    ("dangling.txt", "vanished"),
 ]
 
 
-@pytest.mark.parametrize(("name", "reasons"), BAD_FILES, ids=[name for name, _ in BAD_FILES])
-def test_a_bad_file_is_a_processing_error_with_its_reason(refusal, name, reasons):
+@pytest.mark.parametrize(("name", "reason"), BAD_FILES, ids=[name for name, _ in BAD_FILES])
+def test_a_bad_file_is_a_processing_error_with_its_reason(refusal, name, reason):
     """A named file that can't be read fails with PROCESSING_ERROR and the contract's word for why."""
     error = refusal("philograph_ingest", path=name)
     assert error["code"] == "PROCESSING_ERROR"
-    assert error["details"]["reason"] in reasons
+    assert error["details"]["reason"] == reason
 
 
-@pytest.mark.parametrize(("name", "reasons"), BAD_FILES[1:], ids=[name for name, _ in BAD_FILES[1:]])
-def test_a_bad_file_fails_alike_under_given_metadata(refusal, name, reasons):
+@pytest.mark.parametrize(("name", "reason"), BAD_FILES[1:], ids=[name for name, _ in BAD_FILES[1:]])
+def test_a_bad_file_fails_alike_under_given_metadata(refusal, name, reason):
     """process_text_file says of a bad file what philograph_ingest says."""
     error = refusal("process_text_file", file_path=name, doc_metadata={"source_uri": name})
     assert error["code"] == "PROCESSING_ERROR"
-    assert error["details"]["reason"] in reasons
+    assert error["details"]["reason"] == reason
 
 
 def test_in_a_folder_bad_files_are_rows(server, stored):
@@ -304,17 +304,18 @@ def test_an_empty_file_is_no_document(server, stored, name):
 
 @pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may read everything")
 def test_a_folder_without_permission_is_unreadable(refusal, sources):
-    """A folder that may not be read is PROCESSING_ERROR with the reason `unreadable`."""
+    """A file in a folder that may not be entered is PROCESSING_ERROR with the reason `unreadable`."""
     closed = sources / "closed"
     closed.mkdir(mode=0)
     try:
-        assert refusal("philograph_ingest", path="closed/a.txt")["code"] in {"PROCESSING_ERROR", "INVALID_INPUT"}
+        error = refusal("philograph_ingest", path="closed/a.txt")
+        assert (error["code"], error["details"]["reason"]) == ("PROCESSING_ERROR", "unreadable")
     finally:
         closed.rmdir()
 
 
 def test_one_line_of_ten_megabytes_is_no_matter(server, sources):
-    """A file that is one endless line is read like any other."""
+    """The length of a line costs nothing: ten megabytes of it with one sentence of text are ingested at once."""
     (sources / "line.html").write_bytes(b"<p>A short text.</p><!--" + b"a" * 10_000_000 + b"-->")
     try:
         assert server.call("philograph_ingest", path="line.html")["documents_added"] == 1

@@ -276,9 +276,14 @@ def test_a_link_that_came_later_is_not_followed(folder: Path):
 FORBIDDEN_WALK = """
 import os, sys
 from pathlib import Path
+from philorag.errors import ProcessingError
 from philorag.ingestion.sources import SourceFolder
 os.setuid(65534) if os.getuid() == 0 else None
 folder = Path(sys.argv[1])
+try:
+    SourceFolder(folder).resolve("shut/x.md")
+except ProcessingError as error:
+    print(error.reason)
 seen = SourceFolder(folder).walk(folder, recursive=True)
 print([file.logical for file in seen.files], [(failure.path, failure.reason) for failure in seen.failed])
 """
@@ -286,7 +291,7 @@ print([file.logical for file in seen.files], [(failure.path, failure.reason) for
 
 @POSIX
 def test_a_forbidden_folder_is_a_failure(folder: Path):
-    """A folder that may not be opened, or not be entered, fails by itself."""
+    """A folder that may not be opened, or not be entered, fails by itself, and so does a file named in it."""
     write(folder, "ok.md", "shut/x.md", "listed/y.md")
     (folder / "link").symlink_to("shut/x.md")
     for parent in [folder, *folder.parents[:-1]]:
@@ -299,7 +304,7 @@ def test_a_forbidden_folder_is_a_failure(folder: Path):
     finally:
         (folder / "shut").chmod(0o755)
         (folder / "listed").chmod(0o755)
-    assert answer.startswith("['documents/ok.md']")
+    assert answer.startswith("unreadable\n['documents/ok.md']")
     for name in ("link", "listed/y.md", "shut"):
         assert f"('documents/{name}', 'unreadable')" in answer
 

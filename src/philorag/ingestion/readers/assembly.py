@@ -89,7 +89,7 @@ def _join_segments(parts: Sequence[str]) -> tuple[str, list[int]]:
         if text[-1:].isspace():
             following = part.lstrip(" ")
             text = text.rstrip(" ") if _CLOSING.match(following) else text
-            part = following  # noqa: PLW2901
+            part = following  # noqa: PLW2901 - what is left of it
         offsets.append(len(text))
         text += part
     return unicodedata.normalize("NFC", text), offsets
@@ -172,7 +172,7 @@ def as_date(value: object) -> str | None:
     if not found:
         return None
     year, month, day = found.groups()
-    if month and not 1 <= int(month) <= 12:  # noqa: PLR2004
+    if month and not 1 <= int(month) <= 12:  # noqa: PLR2004 - months
         return year
     return "-".join(part for part in (year, month, day) if part)
 

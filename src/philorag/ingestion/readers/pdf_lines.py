@@ -108,10 +108,10 @@ def _chars(textpage: pdfium.PdfTextPage) -> Iterator[_Char]:
     pending = 0
     for index in range(textpage.count_chars()):
         code: int = pdfium_c.FPDFText_GetUnicode(raw, index)
-        if 0xD800 <= code < 0xDC00:  # noqa: PLR2004
+        if 0xD800 <= code < 0xDC00:  # noqa: PLR2004 - Unicode's surrogates
             pending = code
             continue
-        if 0xDC00 <= code < 0xE000:  # noqa: PLR2004
+        if 0xDC00 <= code < 0xE000:  # noqa: PLR2004 - Unicode's surrogates
             code = 0x10000 + ((pending - 0xD800) << 10) + (code - 0xDC00) if pending else 0xFFFD
         pending = 0
         text = _HYPHENS.get(code) or chr(code)

@@ -156,7 +156,7 @@ def _indent(line: str) -> int:
 def _heading(paragraph: _Paragraph, following: _Paragraph | None, *, first: bool) -> int | None:
     """The level of a heading, or None; in doubt None."""
     lines = paragraph.lines
-    if len(lines) == 2 and _UNDERLINE.match(lines[1]) and len(lines[0].strip()) <= _MAX_TITLE:  # noqa: PLR2004
+    if len(lines) == 2 and _UNDERLINE.match(lines[1]) and len(lines[0].strip()) <= _MAX_TITLE:  # noqa: PLR2004 - it and its line
         return 1 if lines[1].strip()[0] == "=" else 2
     line = paragraph.only_line
     if line is None or len(line) > _MAX_TITLE:
